@@ -86,6 +86,31 @@ TEST_P(NodeAllreduceOfRanks, SlicesOfManyBlocks) {
   Perform(node, cases);
 }
 
+// Results that are written past the caches.
+TEST_P(NodeAllreduceOfRanks, MoreThanTheCachesHold) {
+  Node node(ranks_, NodeCollectives::kDefaultChunk);
+  std::vector<Case> cases;
+  const auto elements = static_cast<std::int64_t>(BucketReduction::kStreamed / sizeof(float));
+  for (unsigned seed : {1u, 2u}) {
+    cases.emplace_back(ranks_, kFloats,
+                       std::vector<std::int64_t>{3, elements / 2, 1, 1500, elements / 2}, 1, 0.5,
+                       seed);
+  }
+  Perform(node, cases);
+}
+
+// The product's arithmetic reads its inputs several times: a sum that took the place of the third
+// rank's contribution would be added to itself.
+TEST_P(NodeAllreduceOfRanks, InPlaceOnAnyRank) {
+  Node node(ranks_);
+  std::vector<Case> cases;
+  const Arithmetic floats = *ArithmeticOf(data_type::kFloat32, reduce_op::kSum);
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    cases.emplace_back(ranks_, floats, std::vector<std::int64_t>{40'000, 2}, 1, 1, seed);
+  }
+  Perform(node, cases);
+}
+
 TEST(NodeCollectives, ChunksOfOneElementPerRankWork) {
   Node node(3, 1);
   std::vector<Case> cases;

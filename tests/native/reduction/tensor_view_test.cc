@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
+#include <utility>
 
 namespace horovod_opt {
 namespace tensor_view_test {
@@ -36,12 +38,12 @@ TEST_F(TensorViewTest, ReadsAnyPartWithZerosForWhatIsAbsent) {
 }
 
 TEST_F(TensorViewTest, WritesOnlyThePartThatIsGivenAndWanted) {
-  data_.Write(1, 7, "123456");
+  data_.Write(1, 7, "123456", std::memcpy);
   EXPECT_EQ(first_out_, ".12");
   EXPECT_EQ(last_out_, "56...");
-  data_.Write(9, 10, "7");
+  data_.Write(9, 10, "7", std::memcpy);
   EXPECT_EQ(last_out_, "56..7");
-  data_.Write(4, 4, "");
+  data_.Write(4, 4, "", std::memcpy);
   EXPECT_EQ(first_out_ + last_out_, ".1256..7");
 }
 
@@ -50,19 +52,23 @@ TEST(TensorView, MayBeEmpty) {
   const TensorView data(none);
   EXPECT_EQ(data.Bytes(), 0);
   data.Read(0, 0, nullptr);
-  data.Write(0, 0, nullptr);
+  data.Write(0, 0, nullptr, std::memcpy);
 }
 
 TEST(TensorView, SaysWhereBytesOfOneTensorLie) {
   char a[8], b[8], c[4];
   const TensorView view({{a, b, 8}, {c, c, 4}, {nullptr, b, 4}, {a, nullptr, 4}});
   using Pair = std::pair<const char*, char*>;
-  EXPECT_EQ(view.Where(0, 8), Pair(a, b));
-  EXPECT_EQ(view.Where(2, 6), Pair(a + 2, b + 2));
-  EXPECT_EQ(view.Where(9, 12), Pair(c + 1, c + 1));
-  EXPECT_EQ(view.Where(6, 10), Pair()) << "of two tensors";
-  EXPECT_EQ(view.Where(12, 16), Pair()) << "zeros";
-  EXPECT_EQ(view.Where(16, 20), Pair()) << "not wanted";
+  const auto where = [&](std::int64_t begin, std::int64_t end) {
+    const TensorView::Run run = view.Where(begin, end);
+    return Pair(run.in, run.out);
+  };
+  EXPECT_EQ(where(0, 8), Pair(a, b));
+  EXPECT_EQ(where(2, 6), Pair(a + 2, b + 2));
+  EXPECT_EQ(where(9, 12), Pair(c + 1, c + 1));
+  EXPECT_EQ(where(6, 10), Pair()) << "of two tensors";
+  EXPECT_EQ(where(12, 16), Pair(nullptr, b)) << "zeros";
+  EXPECT_EQ(where(16, 20), Pair(a, nullptr)) << "not wanted";
 }
 
 }  // namespace tensor_view_test

@@ -13,6 +13,7 @@
 
 #include "horovod_opt/csrc/core/base/float_environment.h"
 #include "horovod_opt/csrc/core/elements/arithmetic.h"
+#include "horovod_opt/csrc/core/elements/streaming_copy.h"
 #include "horovod_opt/csrc/core/elements/tensor_view.h"
 
 namespace horovod_opt {
@@ -21,6 +22,9 @@ namespace horovod_opt {
 class BucketReduction {
  public:
   static constexpr std::int64_t kBlock = 16 << 10;  // bytes that stay in the first cache
+  // Of more bytes the first have left a core's caches when the last are there, so results are
+  // written past them.
+  static constexpr std::int64_t kStreamed = 4 << 20;
 
   // std::invalid_argument if a segment is not a whole number of elements.
   BucketReduction(std::vector<Segment> segments, const Arithmetic& arithmetic, double prescale,
@@ -54,13 +58,14 @@ class BucketReduction {
     Scale(arithmetic_, to, end - begin, prescale_);
   }
 
-  // Where these bytes lie as they are contributed, and where their sums go, if both are whole:
-  // in one tensor, and nothing is to be scaled before; else two times nullptr.
-  std::pair<const char*, char*> Where(std::int64_t begin, std::int64_t end) const {
-    return prescale_ == 1 ? data_.Where(begin, end) : std::pair<const char*, char*>();
+  // Where these bytes lie as they are contributed, and where their sums go: in the tensor that has
+  // all of them, which is not scaled before. nullptr: nowhere as a whole.
+  TensorView::Run Where(std::int64_t begin, std::int64_t end) const {
+    const TensorView::Run run = data_.Where(begin, end);
+    return {prescale_ == 1 ? run.in : nullptr, run.out};
   }
 
-  // `out` is none of the inputs.
+  // `out` is none of the inputs, or one of the first two.
   void Reduce(char* out, const std::vector<const void*>& inputs, std::int64_t bytes) const {
     if (inputs.size() == 1) {
       std::memcpy(out, inputs[0], static_cast<std::size_t>(bytes));
@@ -71,9 +76,12 @@ class BucketReduction {
 
   void ScaleSum(char* sum, std::int64_t bytes) const { Scale(arithmetic_, sum, bytes, postscale_); }
 
+  // `sum` may be where it belongs already.
   void Complete(std::int64_t begin, std::int64_t end, char* sum) const {
     ScaleSum(sum, end - begin);
-    Write(begin, end, sum);
+    data_.Write(begin, end, sum, [](char* to, const char* from, std::size_t bytes) {
+      if (to != from) std::memcpy(to, from, bytes);
+    });
   }
 
   // Adds up all of it into the outputs, from what each rank has contributed. `block`: kBlock bytes.
@@ -89,7 +97,11 @@ class BucketReduction {
 
   // What another rank has finished.
   void Write(std::int64_t begin, std::int64_t end, const char* from) const {
-    data_.Write(begin, end, from);
+    if (Bytes() > kStreamed) {
+      data_.Write(begin, end, from, StreamingCopy);
+    } else {
+      data_.Write(begin, end, from, std::memcpy);
+    }
   }
 
  private:

@@ -87,7 +87,7 @@ void NonblockingAllreduce::Begin(Chunk& chunk, BufferPool& buffers) {
   chunk.incoming = buffers.Take(room);
   AllreduceData::Place place;
   if (!first && data_.place) place = data_.place(chunk.begin, chunk.begin + chunk.bytes);
-  chunk.in_own = place.out == nullptr;
+  chunk.in_own = place.in == nullptr || place.out == nullptr;
   if (!chunk.in_own) {
     chunk.in = place.in;
     chunk.sums = place.out;

@@ -50,8 +50,8 @@ struct AllreduceData {
   // Where these bytes lie, if load() and store() would do nothing but copy them: then they are sent
   // from there, and the sums are made there. Empty: nowhere.
   struct Place {
-    const char* in = nullptr;
-    char* out = nullptr;  // equal if in place; nullptr: they lie nowhere, or in several places
+    const char* in = nullptr;  // either nullptr: they lie nowhere, or in several places
+    char* out = nullptr;       // equal if in place
   };
   std::function<Place(std::int64_t begin, std::int64_t end)> place;
 };

@@ -6,7 +6,6 @@
 
 #include "horovod_opt/csrc/core/reduction/chunked_copy.h"
 #include "horovod_opt/csrc/core/reduction/flat_allreduce.h"
-#include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter_allgather.h"
 #include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
 
@@ -66,14 +65,14 @@ bool NodeCollectives::Allreduce(const BucketReduction& bucket, std::uint64_t tag
   const auto meet = [&] { return Meet(stop, counts); };
   layout_.AnnouncementOf(first, layout_.rank()) = {tag, bytes, 0};
   if (bytes * layout_.ranks() <= kFlat && FlatAllreduce::Fits(bytes, layout_)) {
-    FlatAllreduce flat(bucket, layout_, first, block_);
+    FlatAllreduce flat(bucket, layout_, first, blocks_.sum);
     flat.CopyIn();
     if (!meet()) return false;
     Compare(first, &Announcement::size);
     flat.ReduceAll();
     return true;
   }
-  ReduceScatterAllgather chunked(bucket, layout_, first, block_);
+  ReduceScatterAllgather chunked(bucket, layout_, first, blocks_);
   chunked.CopyIn(0);
   if (!meet()) return false;
   Compare(first, &Announcement::size);
@@ -85,7 +84,7 @@ bool NodeCollectives::ReduceParts(const BucketReduction& bucket,
                                   const std::vector<std::int64_t>& ends, char* sums,
                                   std::uint64_t tag, const std::atomic<bool>& stop,
                                   WaitCounts& counts) {
-  horovod_opt::ReduceScatter parts(bucket, layout_, copies_, ends, block_, sums);
+  horovod_opt::ReduceScatter parts(bucket, layout_, copies_, ends, blocks_, sums);
   if (Begin({tag, bucket.Bytes(), 0}, &Announcement::size, parts, stop, counts) != Outcome::kDone) {
     return false;
   }
@@ -150,7 +149,7 @@ NodeCollectives::Outcome NodeCollectives::ReduceScatter(
     const Arithmetic& arithmetic, double prescale, double postscale, std::uint64_t tag,
     const std::atomic<bool>& stop, WaitCounts& counts) {
   const BucketReduction bucket({{data, nullptr, ends.back()}}, arithmetic, prescale, postscale);
-  horovod_opt::ReduceScatter parts(bucket, layout_, copies_, ends, block_, output);
+  horovod_opt::ReduceScatter parts(bucket, layout_, copies_, ends, blocks_, output);
   const Outcome outcome = Begin({tag, ends.back(), 0}, &Announcement::size, parts, stop, counts);
   if (outcome != Outcome::kDone) return outcome;
   const auto reduce_own = [&](std::int64_t chunk) { parts.ReduceOwn(chunk, true); };

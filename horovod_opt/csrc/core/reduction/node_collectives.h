@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/elements/bucket_reduction.h"
+#include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
 
@@ -117,7 +118,7 @@ class NodeCollectives {
   // Arrived at so far. One thread writes it, DescribeBarrier() reads it elsewhere.
   std::atomic<std::uint64_t> barriers_{0};
   std::uint64_t copies_ = 0;  // copied in so far
-  alignas(64) char block_[BucketReduction::kBlock];
+  SliceSums::Blocks blocks_;
 };
 
 }  // namespace horovod_opt

@@ -51,11 +51,16 @@ class SliceSums {
  public:
   using Range = ChunkedParts::Range;
 
-  // Chunk n uses copy `first` + n of the layout. `block`: BucketReduction::kBlock bytes for this
-  // rank alone.
+  // For this rank alone.
+  struct Blocks {
+    alignas(64) char contribution[BucketReduction::kBlock];
+    alignas(64) char sum[BucketReduction::kBlock];
+  };
+
+  // Chunk n uses copy `first` + n of the layout.
   SliceSums(const BucketReduction& bucket, const BucketLayout& layout, std::uint64_t first,
-            char* block)
-      : bucket_(bucket), layout_(layout), first_(first), block_(block), inputs_(layout.ranks()) {}
+            Blocks& blocks)
+      : bucket_(bucket), layout_(layout), first_(first), blocks_(blocks), inputs_(layout.ranks()) {}
 
   // Where `rank` puts its part of what `owner` reduces.
   char* Place(std::int64_t chunk, int rank, int owner) const {
@@ -72,20 +77,26 @@ class SliceSums {
     }
   }
 
-  // After a barrier. Puts the sum of `slice`, which this rank owns, where its own contribution
-  // would be, one block after the other, each followed by use(begin, end, sum).
-  template <class Use>
-  void ReduceOwn(std::int64_t chunk, const Range& slice, const Use& use) {
+  // After a barrier. Adds up `slice`, which this rank owns, one block after the other, each followed
+  // by use(begin, end, sum), which may change the sum. It is at `to(begin, end)` if that is not
+  // nullptr, which may be where this rank's contribution is; unless it has to be elsewhere.
+  template <class To, class Use>
+  void ReduceOwn(std::int64_t chunk, const Range& slice, const To& to, const Use& use) {
     const int own = layout_.rank();
-    char* const sums = Place(chunk, own, own);
     bucket_.ForEachBlock(slice.begin, slice.end, [&](std::int64_t begin, std::int64_t end) {
-      const std::int64_t offset = begin - slice.begin;
-      char* const sum = sums + offset;
       for (int rank = 0; rank < layout_.ranks(); ++rank) {
-        inputs_[rank] = Place(chunk, rank, own) + offset;
+        inputs_[rank] = Place(chunk, rank, own) + (begin - slice.begin);
       }
-      bucket_.Contribute(begin, end, block_);
-      inputs_[own] = block_;
+      const char* contribution = bucket_.Where(begin, end).in;
+      if (contribution == nullptr) {
+        bucket_.Contribute(begin, end, blocks_.contribution);
+        contribution = blocks_.contribution;
+      }
+      inputs_[own] = contribution;
+      char* sum = to(begin, end);
+      const bool is_read_later =
+          sum == contribution && own > 1;  // as BucketReduction::Reduce() says
+      if (sum == nullptr || is_read_later) sum = blocks_.sum;
       bucket_.Reduce(sum, inputs_, end - begin);
       use(begin, end, sum);
     });
@@ -95,7 +106,7 @@ class SliceSums {
   const BucketReduction& bucket_;
   const BucketLayout& layout_;
   const std::uint64_t first_;
-  char* const block_;
+  Blocks& blocks_;
   std::vector<const void*> inputs_;  // of one block, by rank
 };
 
@@ -104,14 +115,13 @@ class SliceSums {
 class ReduceScatter {
  public:
   // Uses the copies of the layout from `first` on. `ends`: of the parts, in bytes, by rank.
-  // `block`: BucketReduction::kBlock bytes for this rank alone.
   ReduceScatter(const BucketReduction& bucket, const BucketLayout& layout, std::uint64_t first,
-                const std::vector<std::int64_t>& ends, char* block, void* output)
+                const std::vector<std::int64_t>& ends, SliceSums::Blocks& blocks, void* output)
       : bucket_(bucket),
         layout_(layout),
         parts_(layout, ends, bucket.element()),
         output_(static_cast<char*>(output)),
-        sums_(bucket, layout, first, block) {}
+        sums_(bucket, layout, first, blocks) {}
 
   std::int64_t chunks() const { return parts_.chunks(); }
   void CopyIn(std::int64_t chunk) {
@@ -121,11 +131,13 @@ class ReduceScatter {
   void ReduceOwn(std::int64_t chunk, bool scaled) {
     const int own = layout_.rank();
     const std::int64_t part = parts_.Begin(own);
+    const auto to = [&](std::int64_t begin, std::int64_t) { return output_ + (begin - part); };
     const auto finish = [&](std::int64_t begin, std::int64_t end, char* sum) {
       if (scaled) bucket_.ScaleSum(sum, end - begin);
-      std::memcpy(output_ + (begin - part), sum, static_cast<std::size_t>(end - begin));
+      if (sum == to(begin, end)) return;
+      std::memcpy(to(begin, end), sum, static_cast<std::size_t>(end - begin));
     };
-    sums_.ReduceOwn(chunk, parts_.Slice(chunk, own), finish);
+    sums_.ReduceOwn(chunk, parts_.Slice(chunk, own), to, finish);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "horovod_opt/csrc/core/reduction/reduce_scatter_allgather.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "horovod_opt/csrc/core/base/rounding.h"
 
@@ -9,8 +10,8 @@ namespace horovod_opt {
 // Chunks are as equal as possible.
 ReduceScatterAllgather::ReduceScatterAllgather(const BucketReduction& bucket,
                                                const BucketLayout& layout, std::uint64_t first,
-                                               char* block)
-    : bucket_(bucket), layout_(layout), sums_(bucket, layout, first, block) {
+                                               SliceSums::Blocks& blocks)
+    : bucket_(bucket), layout_(layout), sums_(bucket, layout, first, blocks) {
   const std::int64_t element = bucket.element();
   const std::int64_t elements = bucket.Bytes() / element;
   const std::int64_t most = layout.slice() / element * layout.ranks();
@@ -25,9 +26,16 @@ void ReduceScatterAllgather::CopyIn(std::int64_t chunk) {
 }
 
 void ReduceScatterAllgather::ReduceOwn(std::int64_t chunk) {
-  sums_.ReduceOwn(
-      chunk, Slice(chunk, layout_.rank()),
-      [&](std::int64_t begin, std::int64_t end, char* sum) { bucket_.Complete(begin, end, sum); });
+  const int own = layout_.rank();
+  const SliceSums::Range slice = Slice(chunk, own);
+  char* const shown = sums_.Place(chunk, own, own);
+  const auto to = [&](std::int64_t begin, std::int64_t end) {
+    return bucket_.Where(begin, end).out;
+  };
+  sums_.ReduceOwn(chunk, slice, to, [&](std::int64_t begin, std::int64_t end, char* sum) {
+    bucket_.Complete(begin, end, sum);
+    std::memcpy(shown + (begin - slice.begin), sum, static_cast<std::size_t>(end - begin));
+  });
 }
 
 void ReduceScatterAllgather::CopyOut(std::int64_t chunk) const {

@@ -20,10 +20,9 @@ namespace horovod_opt {
 
 class ReduceScatterAllgather {
  public:
-  // Chunk n uses copy `first` + n of the layout. `block`: BucketReduction::kBlock bytes for this
-  // rank alone.
+  // Chunk n uses copy `first` + n of the layout.
   ReduceScatterAllgather(const BucketReduction& bucket, const BucketLayout& layout,
-                         std::uint64_t first, char* block);
+                         std::uint64_t first, SliceSums::Blocks& blocks);
 
   std::int64_t chunks() const { return chunks_; }
   void CopyIn(std::int64_t chunk);
