@@ -19,6 +19,7 @@ from horovod_opt.io.native import crc32c
 from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
 from horovod_opt.io.order.choice import DataSize, Given, choose
 from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.rank_view import weakness
 from horovod_opt.io.progress import ProgressLog, say
 
 AT_ONCE = 1 << 20  # samples whose checksums are looked at together
@@ -88,8 +89,13 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         return choice.order
 
     given = Given(chunk_samples, shards, window)
-    return Data(data_index, run_together(ranks, lambda: choose_order(given)), ranks, node,
-                memory_bytes, bad, threads, is_elastic=elastic, given=given, choose=choose_order)
+    order = run_together(ranks, lambda: choose_order(given))
+    if ranks.rank == 0 and data_index.label is not None:
+        weak = weakness(order, order_room.nodes, data_index.label)
+        if weak:
+            say(weak)
+    return Data(data_index, order, ranks, node, memory_bytes, bad, threads, is_elastic=elastic,
+                given=given, choose=choose_order)
 
 
 def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,

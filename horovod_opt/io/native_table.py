@@ -139,11 +139,11 @@ ORDER = (
              element, or one for each number. HIO_FAILED, and `out` is undefined: n is not 1 to
              2^62, or a number is not below it."""),
     Function("int", "hio_order_take",
-             _STEPS + "int64_t runs, const int64_t* firsts, const int64_t* ends, int64_t first, "
-             "int64_t end, int64_t* taken_positions, int64_t* samples",
-             """Of `steps` steps of so many positions from `begin` on: what a rank is dealt from
-             turn `first` to `end` - 1 of these runs of each step's samples, which are sorted by
-             place; see order/dealing.h."""),
+             _STEPS + "int64_t runs, const int64_t* firsts, const int64_t* ends, int64_t ranks, "
+             "int64_t index, int64_t* taken_positions, int64_t* samples",
+             """Of `steps` steps of so many positions from `begin` on: what rank `index` of `ranks`
+             is dealt of these runs of each step's samples, which are sorted by place; see
+             order/dealing.h."""),
     Function("int", "hio_order_mark",
              _SELECTION + "int64_t number, int64_t* firsts, int64_t* lasts, int64_t* counts",
              """Of the samples from number `first` to `end` - 1 of each step, sorted by place: the

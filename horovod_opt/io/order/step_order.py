@@ -41,10 +41,10 @@ class StepOrder:
         turns: int64[k]. Where nothing is dealt, each step's sorted by place."""
         hand = hand_of(batches, begin, group, rank)
         firsts, ends = np.ascontiguousarray(hand.runs.T)
-        positions, samples = np.empty((2, (hand.end - hand.first) * (end - begin)), np.int64)
+        positions, samples = np.empty((2, batches.size(begin, rank) * (end - begin)), np.int64)
         self._check(self._lib.hio_order_take(
             self._order, *_range(batches, begin, end), len(firsts), firsts.ctypes.data,
-            ends.ctypes.data, hand.first, hand.end, positions.ctypes.data, samples.ctypes.data))
+            ends.ctypes.data, hand.ranks, hand.index, positions.ctypes.data, samples.ctypes.data))
         return positions, samples
 
     def mark(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],

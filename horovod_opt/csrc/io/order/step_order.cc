@@ -32,7 +32,8 @@ StepOrder::StepOrder(const HioOrder& order)
 void StepOrder::Take(const StepRange& range, const Hand& hand, std::int64_t* positions,
                      std::int64_t* samples) {
   Check(range, hand);
-  if (hand.samples() == 0) return;
+  const std::int64_t of_step = hand.samples();
+  if (of_step == 0) return;
   const auto take = [&](const Run& run, std::int64_t i, std::int64_t turn) {
     Window& window = windows_[static_cast<std::size_t>(run.shard)];
     Open(window, run.shard, run.place + i);
@@ -42,7 +43,8 @@ void StepOrder::Take(const StepRange& range, const Hand& hand, std::int64_t* pos
   Dealing dealing(KeyOf(order_.deal_key), hand);
   for (std::int64_t step = 0; step < range.steps; ++step) {
     const std::int64_t begin = range.begin + step * range.positions;
-    const std::vector<Dealing::Dealt>& dealt = dealing.Of(begin, order_.is_dealt);
+    const std::vector<Dealing::Dealt>& dealt =
+        order_.is_dealt ? dealing.Deal(begin) : dealing.Share();
     auto next = dealt.begin();
     EachRun(begin, range.positions, dealt.front().first, dealt.back().first + 1,
             [&](const Run& run) {
@@ -50,8 +52,8 @@ void StepOrder::Take(const StepRange& range, const Hand& hand, std::int64_t* pos
                 take(run, next->first - run.number, next->second);
               }
             });
-    positions += hand.samples();
-    samples += hand.samples();
+    positions += of_step;
+    samples += of_step;
   }
 }
 
@@ -142,10 +144,9 @@ void StepOrder::Check(const StepRange& range, const Hand& hand) const {
     Check(range, hand.firsts[run], hand.ends[run]);
     behind = hand.ends[run];
   }
-  if (hand.first < 0 || hand.end < hand.first || hand.end > hand.of_group()) {
-    throw std::invalid_argument("a rank is dealt samples " + std::to_string(hand.first) + " to " +
-                                std::to_string(hand.end) + " of " +
-                                std::to_string(hand.of_group()));
+  if (hand.index < 0 || hand.index >= hand.ranks) {
+    throw std::invalid_argument("a group of " + std::to_string(hand.ranks) +
+                                " ranks has no rank " + std::to_string(hand.index));
   }
 }
 

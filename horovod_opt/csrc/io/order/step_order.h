@@ -24,8 +24,8 @@ class StepOrder {
   // The arrays of `order` must stay. Throws std::invalid_argument.
   explicit StepOrder(const HioOrder& order);
 
-  // What a rank is dealt in each step, in its turns; where the order deals nothing, by place. Both
-  // arrays get hand.samples() x steps numbers.
+  // What a rank is dealt in each step, in its turns; where the order deals nothing, its share, by
+  // place. Both arrays get hand.samples() x steps numbers.
   void Take(const StepRange& range, const Hand& hand, std::int64_t* positions,
             std::int64_t* samples);
 

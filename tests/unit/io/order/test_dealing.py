@@ -57,20 +57,31 @@ def test_what_is_left_of_an_epoch_is_dealt_as_the_whole(job, data):
             take_steps(order, rest, 3, 0, 1, group, rank).samples.tolist())
 
 
-def test_every_rank_gets_every_place_equally_often():
-    """Of 32 places, in 20,000 steps of a node of 4 ranks: within 5 standard errors."""
+def test_any_place_is_any_rank_s_equally_often():
+    """Within 5 standard errors; a place is as likely beside any of another round. And where in its
+    batch a rank has it."""
     batches = Batches(Order(10_000, 10), 4, batch_size=8)
-    counts = np.zeros((4, 32), np.int64)
+    steps = 20_000
+    counts, turns = np.zeros((4, 32), np.int64), np.zeros((8, 32), np.int64)
     pairs = Counter()
-    for step in range(20_000):
+    for step in range(steps):
         for rank in range(4):
             numbers = deal(KEY, step, hand_of(batches, 0, range(4), rank))
             counts[rank, numbers] += 1
-            pairs[rank, tuple(sorted(numbers[:2]))] += 1
-    mean = 20_000 / 4
-    assert (abs(counts - mean) < 5 * np.sqrt(mean)).all()
-    of_pair = 20_000 * 2 / (32 * 31)
-    assert max(pairs.values()) < of_pair + 6.5 * np.sqrt(of_pair)
+            turns[np.arange(8), numbers] += 1
+            pairs[rank, tuple(sorted(numbers)[:2])] += 1
+    for cells, mean in ((counts, steps / 4), (turns, steps / 8),
+                        (np.array(list(pairs.values())), steps / 16)):
+        assert (abs(cells - mean) < 5 * np.sqrt(mean)).all()
+    assert len(pairs) == 4 * 16
+
+
+def test_of_places_that_follow_each_other_each_rank_gets_one():
+    """So of each shard as much as any other."""
+    batches = Batches(Order(10_000, 10), 8, global_batch_size=83)
+    dealt = [deal(KEY, 5, hand_of(batches, 0, range(8), rank)) for rank in range(8)]
+    for rank, numbers in enumerate(dealt):
+        assert sorted(numbers // 8) == list(range(10 + (rank < 3)))
 
 
 def test_steps_epochs_and_seeds_are_dealt_differently():
