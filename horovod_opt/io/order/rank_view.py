@@ -39,6 +39,8 @@ def rank_rl(stream: np.ndarray) -> float:
     """Relative entropy of what one rank gets (int64[k]) among its own samples: how much later than
     one of them does the next one in the data's order come?"""
     own = np.unique(stream)
+    if not len(own):
+        return 0.0
     return measure_rl(np.searchsorted(own, stream), len(own))
 
 
