@@ -183,7 +183,7 @@ class StepSource:
             raise InputError(
                 f"memory={memory_limit.show(memory)} is less than the {memory_limit.show(need)} "
                 f"that shards={order.shards} and window={order.window} need at once; "
-                "remedy: more memory, fewer shards or a smaller window")
+                "remedy: more memory, fewer shards, or smaller windows or chunks")
         if most is not None and memory > most:
             raise InputError(
                 f"{origin}{memory_limit.show(memory)}, but this process may use "
