@@ -94,28 +94,35 @@ class Data:
         Raises InputError, and changes nothing, if the state is of other data, of other parameters,
         of a newer version, or none; or if these become others and a loader has begun to read.
         """
+        self.take_state(state)
+        self.renew_loaders()
+
+    def take_state(self, state: Mapping[str, Any]) -> None:
+        """The same, but for loaders that have to be made ready for another order: asks no rank."""
         place = check_state(state, self.order, self._given, self._choose)
         holes = state.get("holes", {})
         if not isinstance(holes, Mapping):
             raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another")
-        stale = self._stale_sources(place.order, place.rest)
+        self._check_sources(place.order, place.rest)
         self.order, self.rest = place.order, place.rest
         self.epoch_end = self.order.samples
         self.advance(place.epoch, place.position)
         self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
         self.is_resumed = self.position > 0
-        for source in stale:
-            source.start()
-            self.members[source.number] = source.member
 
-    def _stale_sources(self, order: Order, rest: Optional[Rest]) -> list[StepSource]:
-        """Loaders that are to be made ready for another order. Raises InputError if one cannot."""
-        stale = [source for source in self._sources if not source.can_read(order, rest)]
-        if any(source.has_begun for source in stale):
+    def renew_loaders(self) -> None:
+        """Collective where a state has brought another order than loaders were made for."""
+        for source in self._sources:
+            if not source.can_read(self.order, self.rest):
+                source.start()
+                self.members[source.number] = source.member
+
+    def _check_sources(self, order: Order, rest: Optional[Rest]) -> None:
+        """Raises InputError if a loader has begun to read and cannot go on with these."""
+        if any(source.has_begun and not source.can_read(order, rest) for source in self._sources):
             raise InputError("the state has another window, shards or chunk size than what loaders "
                              "of this data set have begun to read; remedy: load the state before "
                              "the first loop")
-        return stale
 
     def add(self, source: StepSource, member: Member) -> int:
         """A loader that has begun to read, and this rank's way to its reader; returns a number."""

@@ -18,6 +18,7 @@ from thread_ranks import in_job, succeeded
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoder import read_step
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.job.agreement import run_together
 from horovod_opt.io.step_source import StepSource
 
 CASES = json.loads(Path(__file__).with_name("states_of_version_1.json").read_text())
@@ -58,14 +59,21 @@ def load_before(data: Data, state: dict) -> StepSource:
 
 
 def load_after(data: Data, state: dict) -> StepSource:
-    """As Keras's callback does."""
     source = StepSource(data, BATCH, None, "spread")
     data.load_state_dict(state)
     return source
 
 
+def load_together(data: Data, state: dict) -> StepSource:
+    """As Keras's callback does."""
+    source = StepSource(data, BATCH, None, "spread")
+    run_together(data.ranks, lambda: data.take_state(state))
+    data.renew_loaders()
+    return source
+
+
 @pytest.mark.parametrize("given", [True, False])
-@pytest.mark.parametrize("load", [load_before, load_after])
+@pytest.mark.parametrize("load", [load_before, load_after, load_together])
 @pytest.mark.parametrize("name", CASES)
 def test_it_goes_on_exactly_and_then_the_new_order_begins(pattern, name, load, given):
     case = CASES[name]

@@ -54,6 +54,10 @@ def test_windows_hold_no_more_than_is_said(samples, size, are_files):
     assert len(by_nodes) == 1  # the same whatever the nodes are
     order = by_nodes.pop()
     assert 0.8 * 1.5 * GIB < held(Choice(order, ""), size) <= 1.5 * GIB
+    sizes = data_of(samples, size).chunk_bytes(order.chunk_samples)
+    for batch in (8, 64, 200):
+        need = enough_for_any_epoch(order, Batches(order, 32, batch), range(32), sizes)
+        assert need <= 1.25 * 1.5 * GIB + 32 * batch * size
 
 
 @pytest.mark.parametrize("are_files", [True, False])
