@@ -18,6 +18,7 @@ import lmdbio
 import many_cores
 import networks
 import pytorch_ddp
+import shuffles
 import step_breakdown
 import strong_scaling
 import summit
@@ -30,11 +31,11 @@ from horovod_lab.bench.training.scaling_pictures import tables
 from horovod_lab.measuring.present import markdown_table
 
 README = Path(__file__).with_name("README.md")
-# In the order of the source; the last has another.
+# In the order of the source; the last two have others.
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, weak_scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
     context_switches, gs_interval, strong_scaling, graph_analysis_cost, cis_window, networks,
-    tf_cnn_benchmarks, summit, tensorflow_io))
+    tf_cnn_benchmarks, summit, tensorflow_io, shuffles))
 
 HEAD = """\
 # Experiments
@@ -44,7 +45,9 @@ measurement: S. Pumma, *Scalability Analysis and Optimization for Large-Scale De
 Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is TensorFlow/Horovod there,
 `gs`, `nbcs`, `scp`, `topo` and `topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
 `tensorflow_io` has another source: S. W. D. Chien et al., *Characterizing Deep-Learning I/O
-Workloads in TensorFlow*, PDSW-DISCS 2018.
+Workloads in TensorFlow*, PDSW-DISCS 2018. So has `shuffles`, of which most is measured nowhere:
+Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on HPC Systems*, MASCOTS
+2018.
 
     make experiments                                  # the short ones
     make experiments EXPERIMENTS="networks summit"    # these
@@ -76,7 +79,7 @@ def seconds(document: dict[str, Any]) -> float:
             job["job_seconds"] for job in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],
-        **dict.fromkeys(("traversal", "cis-window"), lambda: document["seconds"]),
+        **dict.fromkeys(("traversal", "cis-window", "shuffles"), lambda: document["seconds"]),
     }[document["kind"]]()
 
 

@@ -164,3 +164,10 @@ SPEEDUP = {
 # With one batch of prefetching, whatever device and number of threads.
 WAITING = Reported("of the time steps wait for input with prefetch 1, %", "V-B; Figure 6", 0, 0,
                    ".1f", wording="{} (complete overlap)")
+
+
+# An order out of memory: Y. Zhu et al., "Entropy-Aware I/O Pipelining for Large-Scale Deep Learning
+# on HPC Systems", MASCOTS 2018: its validation accuracy is that of a full shuffle, as a picture
+# says; with how much of the data at a time is in the wording.
+WINDOWED_ACCURACY = Reported("accuracy lost to a full shuffle, points", "Figure 8", 0, 0, ".1f",
+                             wording="{} (a quarter of the data at a time)")

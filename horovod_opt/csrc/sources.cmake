@@ -95,6 +95,7 @@ set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/node_cache.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/node_cache_memory.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/read_extent.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/order/dealing.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/permutation.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_queue.cc)

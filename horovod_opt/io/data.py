@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Optional
 from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job.agreement import require_equal
+from horovod_opt.io.order.choice import Given
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.resume_state import check_state, state_of
+from horovod_opt.io.order.resume_state import Rest, check_state, state_of
 
 if TYPE_CHECKING:
     from horovod_opt.io.batch_counter import BatchCounter
@@ -33,8 +34,11 @@ class Data:
     """
 
     def __init__(self, index: Index, order: Order, ranks: Communication, node: Node,
-                 memory: Optional[int], bad: str, threads: int, is_elastic: bool = False):
+                 memory: Optional[int], bad: str, threads: int, is_elastic: bool = False,
+                 given: Given = Given(), choose: Optional[Callable[[Given], Order]] = None):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
+        self.rest: Optional[Rest] = None  # of an epoch that was begun by rules of before
+        self._given, self._choose = given, choose
         self.memory, self.bad, self.threads = memory, bad, threads
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
@@ -50,7 +54,7 @@ class Data:
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
-        return {**self.__dict__, "_sources": [], "counter": None,
+        return {**self.__dict__, "_sources": [], "counter": None, "_choose": None,
                 "ranks": replace(self.ranks, allgather=None)}
 
     def __len__(self) -> int:
@@ -72,29 +76,53 @@ class Data:
         """What comes next is `position` of `epoch`; an epoch's end is the start of the next."""
         if position >= self.epoch_end:
             epoch, position = epoch + 1, 0
+        if self.rest is not None and epoch > self.rest.epoch:
+            self.rest = None
         self.epoch, self.position, self.is_resumed = epoch, position, False
 
     def state_dict(self) -> dict[str, Any]:
         """Where the training is, for JSON or a checkpoint; under 1 KiB but for holes."""
-        state = state_of(self.order, self.epoch, self.position)
+        state = state_of(self.order, self.epoch, self.position, self.rest)
         if self.holes:
             state["holes"] = {str(epoch): samples for epoch, samples in self.holes.items()}
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next loop over a loader begins where the state was saved. On every rank alike.
+        Window, shards and chunk size that were not given to open() become those of the state.
 
         Raises InputError, and changes nothing, if the state is of other data, of other parameters,
-        of a newer version, or none.
+        of a newer version, or none; or if these become others and a loader has begun to read.
         """
-        place = check_state(state, self.order)
+        self.take_state(state)
+        self.renew_loaders()
+
+    def take_state(self, state: Mapping[str, Any]) -> None:
+        """The same, but for loaders that have to be made ready for another order: asks no rank."""
+        place = check_state(state, self.order, self._given, self._choose)
         holes = state.get("holes", {})
         if not isinstance(holes, Mapping):
             raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another")
+        self._check_sources(place.order, place.rest)
+        self.order, self.rest = place.order, place.rest
         self.epoch_end = self.order.samples
         self.advance(place.epoch, place.position)
         self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
         self.is_resumed = self.position > 0
+
+    def renew_loaders(self) -> None:
+        """Collective where a state has brought another order than loaders were made for."""
+        for source in self._sources:
+            if not source.can_read(self.order, self.rest):
+                source.start()
+                self.members[source.number] = source.member
+
+    def _check_sources(self, order: Order, rest: Optional[Rest]) -> None:
+        """Raises InputError if a loader has begun to read and cannot go on with these."""
+        if any(source.has_begun and not source.can_read(order, rest) for source in self._sources):
+            raise InputError("the state has another window, shards or chunk size than what loaders "
+                             "of this data set have begun to read; remedy: load the state before "
+                             "the first loop")
 
     def add(self, source: StepSource, member: Member) -> int:
         """A loader that has begun to read, and this rank's way to its reader; returns a number."""
@@ -105,7 +133,9 @@ class Data:
     def meet(self, ranks: Communication, node: Node) -> None:
         """Collective: these ranks read it from now on. Raises InputError on all of them if they
         have opened different data, or with different arguments."""
-        require_equal(ranks, {**state_of(self.order, 0, 0), "memory": self.memory, "bad": self.bad},
+        rest = None if self.rest is None else str(self.rest)
+        require_equal(ranks, {**state_of(self.order, 0, 0), "rest": rest, "memory": self.memory,
+                              "bad": self.bad},
                       "call open() with the same arguments on every rank, on the same files")
         self.ranks, self.node, self.has_met = ranks, node, True
 

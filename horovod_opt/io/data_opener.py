@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Optional, Union
 
 from horovod_opt.io import formats, memory_limit
 from horovod_opt.io import index as indexes
 from horovod_opt.io.data import BAD, Data
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.formats import Pattern
+from horovod_opt.io.formats import FOLDER, Pattern
 from horovod_opt.io.index import Index
-from horovod_opt.io.job import nodes
+from horovod_opt.io.job import nodes, room
 from horovod_opt.io.job.agreement import require_agreement, require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
 from horovod_opt.io.native import crc32c
+from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
+from horovod_opt.io.order.choice import DataSize, Given, choose
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.window_size import default_chunk_samples
+from horovod_opt.io.order.rank_view import weakness
 from horovod_opt.io.progress import ProgressLog, say
 
 AT_ONCE = 1 << 20  # samples whose checksums are looked at together
@@ -39,7 +42,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         shuffle: False for the data's own order, as for validation.
         memory: of a node's reader, such as "2GiB"; by default what window and shards need and a
             quarter more.
-        window, shards, chunk_samples: of the order, see docs/use/io.md; by default by its size.
+        window, shards, chunk_samples: of the order, see docs/use/io.md; by default by the data's
+            size and `memory`, and at a resume what the state has.
         bad: what becomes of a damaged record: "raise" an error, or "skip" it.
         index: a file to keep the index in, instead of beside the data or in the user's cache.
         checksums: False: an index that has to be built is built without reading all data once.
@@ -74,16 +78,24 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     node = nodes.find(ranks)
     data_index = _index(ranks, node, pattern, index, checksums)
 
-    def build_order() -> Order:
-        samples_per_chunk = chunk_samples
-        if samples_per_chunk is None:
-            samples_per_chunk = default_chunk_samples(
-                data_index.samples, int(data_index.size.sum()), shards)
-        return Order(data_index.samples, samples_per_chunk, shards, window, seed,
-                     data_index.digest, shuffle)
+    order_room = room.find(ranks, node, memory_bytes)
+    size = DataSize(data_index.samples, int(data_index.size.sum()), data_index.format == FOLDER,
+                    partial(estimate_chunk_bytes, data_index))
 
-    return Data(data_index, run_together(ranks, build_order), ranks, node, memory_bytes, bad,
-                threads, is_elastic=elastic)
+    def choose_order(given: Given) -> Order:
+        choice = choose(size, given, order_room, seed, data_index.digest, shuffle)
+        if choice.note and ranks.rank == 0:
+            say(choice.note)
+        return choice.order
+
+    given = Given(chunk_samples, shards, window)
+    order = run_together(ranks, lambda: choose_order(given))
+    if ranks.rank == 0 and data_index.label is not None:
+        weak = weakness(order, order_room.nodes, data_index.label)
+        if weak:
+            say(weak)
+    return Data(data_index, order, ranks, node, memory_bytes, bad, threads, is_elastic=elastic,
+                given=given, choose=choose_order)
 
 
 def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,

@@ -69,5 +69,5 @@ class _Attached:
         """What rank 0 has, which has been in the job before if any has."""
         self._sync()
         data, state = self._data, self._bcast_object(self._data.state_dict())
-        run_together(find(), lambda: data.load_state_dict(state))
+        run_together(find(), lambda: data.take_state(state))
         self._saved = data.state_dict()

@@ -48,8 +48,8 @@ class Count(Constant):
 Order = structure(Struct(
     "HioOrder",
     (*fields("int64_t", "chunks", "chunk_samples", "short_ordinal", "missing", "shards", "stages",
-             "window", "is_shuffled"),
-     "uint64_t chunk_key[2]", "uint64_t window_key[2]",
+             "window", "is_shuffled", "is_dealt"),
+     "uint64_t chunk_key[2]", "uint64_t window_key[2]", "uint64_t deal_key[2]",
      *fields("const int64_t*", "shard_chunk", "shard_place", "first_window", "stage_start",
              "stage_row", "stage_width", "stage_ordinal")),
     """The order of an epoch, as horovod_opt/io/order/step_order.py fills it in: of chunks, their
@@ -114,8 +114,8 @@ STRUCTS = {struct.__name__: struct for struct in (
 HANDLES = ("HioNodeCache", "HioQueue")  # what they are is C++'s
 HASH_FUNCTION = "hio_abi"
 
-_SELECTION = ("const HioOrder* order, int64_t begin, int64_t positions, int64_t steps, "
-              "int64_t first, int64_t end, ")
+_STEPS = "const HioOrder* order, int64_t begin, int64_t positions, int64_t steps, "
+_SELECTION = _STEPS + "int64_t first, int64_t end, "
 
 GENERAL = (
     Function("const char*", HASH_FUNCTION, doc="HOROVOD_OPT_IO_ABI, as it was compiled."),
@@ -138,12 +138,16 @@ ORDER = (
              goes, or what goes to it if `forward` is 0. `n` and the two parts of the key have one
              element, or one for each number. HIO_FAILED, and `out` is undefined: n is not 1 to
              2^62, or a number is not below it."""),
-    Function("int", "hio_order_take", _SELECTION + "int64_t* taken_positions, int64_t* samples",
-             """Of `steps` steps of so many positions from `begin` on: the samples from number
-             `first` to `end` - 1 of each, sorted by place, see order/step_order.h."""),
+    Function("int", "hio_order_take",
+             _STEPS + "int64_t runs, const int64_t* firsts, const int64_t* ends, int64_t ranks, "
+             "int64_t index, int64_t* taken_positions, int64_t* samples",
+             """Of `steps` steps of so many positions from `begin` on: what rank `index` of `ranks`
+             is dealt of these runs of each step's samples, which are sorted by place; see
+             order/dealing.h."""),
     Function("int", "hio_order_mark",
              _SELECTION + "int64_t number, int64_t* firsts, int64_t* lasts, int64_t* counts",
-             """The first and last steps, which count from `number` on, that need the chunk of each
+             """Of the samples from number `first` to `end` - 1 of each step, sorted by place: the
+             first and last steps, which count from `number` on, that need the chunk of each
              ordinal; and how many of the samples of each window they take."""),
     Function("int", "hio_order_find",
              _SELECTION

@@ -17,6 +17,7 @@ from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import find
+from horovod_opt.io.job.room import PART
 from horovod_opt.io.load_queue import LoadQueue
 from horovod_opt.io.node_reader.layout import chunk_bytes
 from horovod_opt.io.node_reader.member import Member
@@ -24,7 +25,10 @@ from horovod_opt.io.node_reader.reader_process import Reader
 from horovod_opt.io.node_reader.record_request import LocatedSteps
 from horovod_opt.io.node_reads import chunks_for_node
 from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.choice import with_ahead
 from horovod_opt.io.order.memory import enough_for
+from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.resume_state import Rest
 from horovod_opt.io.order.schedule import (
     PIECE,
     Loads,
@@ -33,19 +37,19 @@ from horovod_opt.io.order.schedule import (
     take_steps,
 )
 
-# By default a node's reader gets what an epoch needs and this part of it, to read ahead.
-AHEAD_PART, AHEAD_LEAST = 4, 64 << 20
 # Samples of a rank whose order is computed together: of many, each costs little.
 TOGETHER = 1 << 13
 PUBLISH_SECONDS = 0.5
 
 
 class Epoch(NamedTuple):
-    """An epoch, or what is left of it, and the number of its first step in the node cache."""
+    """An epoch, or what is left of it, the number of its first step in the node cache, and its
+    order."""
 
     epoch: int
     batches: Batches
     base: int
+    order: Order
 
 
 class StepSamples(NamedTuple):
@@ -108,30 +112,53 @@ class StepSource:
                        "last": last}
         whole = run_together(data.ranks, lambda: self._batches(0))
         self.steps, self.global_batch_size = whole.steps, whole.global_batch_size
-        self._order = chunks_for_node(data.order, whole, data.node.ranks,
-                                      int(data.index.size.sum()) / len(data))
         require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
                                    "position": data.position},
                       "make the same loader, from the same state, on every rank")
-        reader = run_together(data.ranks, lambda: self._start_reader(whole))
-        address = reader.address if reader is not None else ""
-        addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
-        self._reader = reader
-        self._member = run_together(data.ranks, lambda: Member(
-            data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
-            data.node.local_rank))
-        self._load_queue = LoadQueue(self._member)
+        self._reader: Optional[Reader] = None
+        self._member: Optional[Member] = None
+        self._next_step = 0
+        self.start()
         self.number = data.add(self, self._member)
         self.training_waited = 0.0  # seconds that the training waited for its next batch
         self._waited_now: Callable[[], float] = float  # and for those that somebody else counts
         self._last_stats: dict[str, float] = {}
         self._published = time.monotonic()
         self._total = totals.add(self.publish)
-        self._next_step = 0
         self._ahead: Optional[Epoch] = None
         self._epochs_begun = 0
         self._lock, self._waits = threading.Lock(), threading.Lock()
         self._has_parted = False
+
+    def start(self) -> None:
+        """Collective: makes ready to read by the order that the data has now."""
+        data, whole = self.data, self._batches(0)
+        if self._member is not None:
+            self._end()
+        self._order = chunks_for_node(data.order, whole, data.node.ranks,
+                                      int(data.index.size.sum()) / len(data))
+        self._rest = data.rest and data.rest.order
+        self._reader = run_together(data.ranks, lambda: self._start_reader(whole))
+        address = self._reader.address if self._reader is not None else ""
+        addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
+        self._member = run_together(data.ranks, lambda: Member(
+            data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
+            data.node.local_rank))
+        self._load_queue = LoadQueue(self._member)
+        self._of = data.order
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a loop has."""
+        return self._next_step > 0
+
+    def can_read(self, order: Order, rest: Optional[Rest]) -> bool:
+        """Whether it has been made ready to read by these."""
+        return order == self._of and (rest is None or rest.order == self._rest)
+
+    def _order_of(self, epoch: int) -> Order:
+        rest = self.data.rest
+        return rest.order if rest is not None and rest.epoch == epoch else self._order
 
     def _batches(self, position: int) -> Batches:
         return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
@@ -142,18 +169,21 @@ class StepSource:
             return None
         sizes = chunk_bytes(data.index, order.chunk_samples)
         memory = data.memory
-        need = enough_for(
-            order, (batches, self._batches(data.position)), data.node.ranks, sizes,
+        need = max(enough_for(
+            known, (batches, self._batches(data.position)), data.node.ranks, sizes,
             range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
-        if memory is None:
-            memory = need + max(need // AHEAD_PART, AHEAD_LEAST)
+            for known in (order, self._rest or order))
         most = memory_limit.limit()
+        if memory is None:
+            memory = with_ahead(need)
+            if most is not None:
+                memory = max(need, min(memory, most // PART))
         origin = "memory=" if data.memory is not None else "by default memory="
         if memory < need:
             raise InputError(
                 f"memory={memory_limit.show(memory)} is less than the {memory_limit.show(need)} "
                 f"that shards={order.shards} and window={order.window} need at once; "
-                "remedy: more memory, fewer shards or a smaller window")
+                "remedy: more memory, fewer shards, or smaller windows or chunks")
         if most is not None and memory > most:
             raise InputError(
                 f"{origin}{memory_limit.show(memory)}, but this process may use "
@@ -177,7 +207,8 @@ class StepSource:
         with self._lock:
             start = (data.epoch, data.position)
             ahead, self._ahead = self._ahead, None
-            if ahead is not None and (ahead.epoch, ahead.batches.start) == start:
+            if (ahead is not None and (ahead.epoch, ahead.batches.start) == start
+                    and ahead.order == self._order_of(ahead.epoch)):
                 now = ahead
             else:
                 now = self._feed(*start)
@@ -190,7 +221,7 @@ class StepSource:
 
     def _feed(self, epoch: int, position: int) -> Epoch:
         batches = self._batches(position)
-        coming = Epoch(epoch, batches, self._next_step)
+        coming = Epoch(epoch, batches, self._next_step, self._order_of(epoch))
         self._next_step += batches.steps
         if self._reader is not None:
             self._reader.feed_pieces(self._pieces(coming, with_masks=True))
@@ -198,7 +229,7 @@ class StepSource:
         return coming
 
     def _pieces(self, epoch: Epoch, with_masks: bool = False) -> Iterator[Loads]:
-        for loads in schedule_in_pieces(self._order, epoch.batches, epoch.epoch,
+        for loads in schedule_in_pieces(epoch.order, epoch.batches, epoch.epoch,
                                         self.data.node.ranks, with_masks):
             yield loads._replace(first=loads.first + epoch.base, last=loads.last + epoch.base)
 
@@ -209,11 +240,11 @@ class StepSource:
 
     def step_groups(self, epoch: Epoch) -> Iterator[Steps]:
         """The same, of many steps at a time."""
-        batches, rank = epoch.batches, self.data.ranks.rank
+        batches, rank, group = epoch.batches, self.data.ranks.rank, self.data.node.ranks
         begin = 0
         while begin < batches.steps:
             end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))
-            take = take_steps(self._order, batches, epoch.epoch, begin, end, rank)
+            take = take_steps(epoch.order, batches, epoch.epoch, begin, end, group, rank)
             self._load_queue.feed_until(epoch.base + end - 1)
             size, first = batches.size(begin, rank), batches.bounds(begin)[0]
             steps = epoch.base + np.repeat(np.arange(begin, end), size)
@@ -283,6 +314,9 @@ class StepSource:
     def close(self) -> None:
         """This rank takes nothing more; the node's reader ends when that is so of all its ranks."""
         self.publish()
+        self._end()
+
+    def _end(self) -> None:
         self._member.close()
         if self._reader is not None:
             self._reader.close()

@@ -11,6 +11,7 @@ import numpy as np
 
 from horovod_lab.io.testbeds.processes import cpu_seconds, memory
 from horovod_lab.io.testbeds.rendezvous import Rendezvous
+from horovod_opt.io.order.rank_view import look, runs_of
 from horovod_opt.io.order.relative_entropy import measure_rl
 
 LEAD_SECONDS = 0.3  # for every rank to hear when it begins
@@ -51,12 +52,15 @@ def _observe(rendezvous: Rendezvous, pids: list[int], seconds: float, ranks: int
 
 def shuffle(numbers: list[np.ndarray], sizes: list[list[int]], records: int) -> dict[str, float]:
     """Of an epoch: `rl`, the relative entropy of its order over all ranks, whose batches follow
-    each other round robin; `missing` and `repeated` records. By rank: the numbers of the records,
-    the batches' sizes."""
+    each other round robin; `rank_rl` and `rank_classes`, what each rank sees: the least relative
+    entropy of its own records, and of how many runs of the data its batches are, of those of
+    independent draws; `missing` and `repeated` records. By rank: the numbers of the records, the
+    batches' sizes."""
     stream = np.concatenate(round_robin(numbers, sizes))
     distinct = len(np.unique(stream))
-    return {"rl": measure_rl(stream, records), "missing": records - distinct,
-            "repeated": len(stream) - distinct}
+    view = look(numbers, sizes, runs_of(records))
+    return {"rl": measure_rl(stream, records), "rank_rl": view.rl, "rank_classes": view.part,
+            "missing": records - distinct, "repeated": len(stream) - distinct}
 
 
 def round_robin(numbers: list[np.ndarray], sizes: list[list[int]]) -> list[np.ndarray]:

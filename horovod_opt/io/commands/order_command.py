@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from horovod_opt.io.progress import show_bar
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from horovod_opt.io.job.room import Room
     from horovod_opt.io.node_reads import NodeReads
     from horovod_opt.io.order.batches import Batches
     from horovod_opt.io.order.order import Order
@@ -30,12 +31,15 @@ def add(commands: argparse._SubParsersAction) -> None:
         description="Shows the order in which a job would read a data set in one epoch: for each "
         "node the shards and chunks that it reads, bytes that more than one node reads, and the "
         "memory that it needs at once; and the order's relative entropy, 100 % for a complete "
-        "shuffle. Exit status 1 if the data cannot be used, 2 if the values cannot.")
+        "shuffle, over all ranks and of what each rank sees, with the classes in a rank's batch. "
+        "Exit status 1 if the data cannot be used, 2 if the values cannot.")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help=PATTERN)
     parser.add_argument("--samples", type=positive, metavar="N",
                         help="in place of a pattern: a data set of so many samples")
     parser.add_argument("--sample-bytes", type=positive, metavar="BYTES", default=110_000,
                         help="size of each of --samples (%(default)s)")
+    parser.add_argument("--files", action="store_true",
+                        help="each of --samples is a file, in a folder")
     parser.add_argument("--index", type=Path, metavar="FILE", help="where the index is kept")
     parser.add_argument("--ranks", type=positive, default=1, metavar="N", help="(%(default)s)")
     parser.add_argument("--nodes", type=positive, default=1, metavar="N",
@@ -48,8 +52,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--shards", type=positive, metavar="N",
                         help="(a power of two up to 64, by the data's size)")
     parser.add_argument("--window", type=positive, metavar="CHUNKS",
-                        help="chunks of a shard that are shuffled together (what a relative "
-                        "entropy of 90 %% takes, but 1.5 GiB in all shards together at most)")
+                        help="chunks of a shard that are shuffled together (what 1.5 GiB, or the "
+                        "--memory of all nodes, hold in all shards together)")
+    parser.add_argument("--memory", metavar="SIZE", help="of each node's reader, such as 2GiB")
     parser.add_argument("--no-shuffle", action="store_false", dest="shuffle",
                         help="in the data set's own order")
     parser.add_argument("--svg", type=Path, metavar="FILE",
@@ -76,6 +81,8 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     from rich.console import Console
 
     from horovod_opt.io.errors import InputError
+    from horovod_opt.io.job.room import neighbours
+    from horovod_opt.io.memory_limit import parse
     from horovod_opt.io.node_reader.layout import chunk_bytes
     from horovod_opt.io.node_reads import chunks_for_node, node_reads
     from horovod_opt.io.order.batches import Batches
@@ -83,7 +90,9 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     if options.nodes > options.ranks:
         raise InputError(f"--nodes {options.nodes} is more than --ranks {options.ranks}; remedy: "
                          "give at least one rank to each node")
-    order, index, data_bytes = _order(options)
+    memory = None if options.memory is None else parse(options.memory)
+    room = neighbours(options.ranks, options.nodes, memory)
+    order, index, data_bytes = _order(options, room)
     per_rank = None if options.global_batch_size else options.batch_size or 64
     batches = Batches(order, options.ranks, per_rank, options.global_batch_size)
     order = chunks_for_node(order, batches, range(options.ranks // options.nodes),
@@ -91,31 +100,35 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     with Console(stderr=True).status("Looking at each sample ..."):
         sizes = chunk_bytes(index, order.chunk_samples)
         nodes = node_reads(order, batches, options.epoch, options.nodes, index, sizes)
-        entropy = _entropy(order, options.epoch)
-    _print_order(console, order, batches, int(sizes.sum()), entropy)
+        lines = [_entropy(order, options.epoch),
+                 *_what_ranks_see(order, batches, options.epoch, room.nodes, index)]
+    _print_order(console, order, batches, int(sizes.sum()), lines)
     _print_nodes(console, order, nodes)
     if options.svg:
         _draw(options, order, nodes)
     return 0
 
 
-def _order(options: argparse.Namespace) -> tuple[Order, Any, int]:
+def _order(options: argparse.Namespace, room: Room) -> tuple[Order, Any, int]:
     """The order, the index, and the bytes of all samples."""
     from horovod_opt.io.errors import InputError
-    from horovod_opt.io.order.order import Order
-    from horovod_opt.io.order.window_size import default_chunk_samples
+    from horovod_opt.io.formats import FOLDER
+    from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
+    from horovod_opt.io.order.choice import DataSize, Given, choose
 
     if bool(options.patterns) == bool(options.samples):
         raise InputError("give either a PATTERN or --samples")
     index = _index(options) if options.patterns else None
     samples = index.samples if index else options.samples
     data_bytes = int(index.size.sum()) if index else samples * options.sample_bytes
-    parameters = {"shards": options.shards, "window": options.window, "seed": options.seed,
-                  "shuffle": options.shuffle}
-    if index:
-        parameters["identity"] = index.digest
-    chunk_samples = default_chunk_samples(samples, data_bytes, options.shards)
-    return Order(samples, chunk_samples, **parameters), index or _equal(options), data_bytes
+    identity = {"identity": index.digest} if index else {}
+    are_files = index.format == FOLDER if index else options.files
+    index = index or _equal(options)
+    size = DataSize(samples, data_bytes, are_files,
+                    lambda chunk_samples: estimate_chunk_bytes(index, chunk_samples))
+    choice = choose(size, Given(None, options.shards, options.window), room, options.seed,
+                    shuffle=options.shuffle, **identity)
+    return choice.order, index, data_bytes
 
 
 def _equal(options: argparse.Namespace) -> Any:
@@ -126,7 +139,7 @@ def _equal(options: argparse.Namespace) -> Any:
 
     shape = (options.samples, 1)
     return SimpleNamespace(
-        file=np.broadcast_to(np.int32(0), shape),
+        label=None, file=np.broadcast_to(np.int32(0), shape),
         offset=(np.arange(options.samples) * options.sample_bytes).reshape(shape),
         size=np.broadcast_to(np.int64(options.sample_bytes), shape))
 
@@ -150,15 +163,33 @@ def _entropy(order: Order, epoch: int) -> str:
 
     if order.samples <= MOST_MEASURED:
         stream = order.at(epoch, np.arange(order.samples))
-        return f"{measure_rl(stream, order.samples):.1%} measured"
+        return f"Relative entropy: {measure_rl(stream, order.samples):.1%} measured"
     if not order.shuffle:
-        return "0 %"
+        return "Relative entropy: 0 %"
     entropy = expected_rl(order.samples, order.chunk_samples, order.shards, order.window)
-    return f"{entropy:.1%} expected"
+    return f"Relative entropy: {entropy:.1%} expected"
+
+
+def _what_ranks_see(order: Order, batches: Batches, epoch: int, nodes: Sequence[Sequence[int]],
+                    index: Any) -> Iterator[str]:
+    from horovod_opt.io.order.rank_view import glance, look_at_order, runs_of
+
+    labels = runs_of(order.samples) if index.label is None else index.label
+    of_what = (f"runs of {order.samples // int(labels[-1] + 1)} samples, as if each was a class"
+               if index.label is None else "classes")
+    if order.samples <= MOST_MEASURED:
+        view = look_at_order(order, batches, epoch, nodes, labels)
+        yield f"Relative entropy of what a rank sees: {view.rl:.1%} measured, at least"
+    else:
+        view = glance(order, batches.ranks, max(batches.size(0, batches.ranks - 1), 1), nodes,
+                      labels)
+    if view is not None:
+        yield (f"Distinct {of_what}, in a rank's batch: {view.classes:.1f}, of independent draws "
+               f"{view.independent:.1f}: {view.part:.2f}")
 
 
 def _print_order(console: Console, order: Order, batches: Batches, data_bytes: int,
-                 entropy: str) -> None:
+                 lines: Sequence[str]) -> None:
     from rich.filesize import decimal
 
     from horovod_opt.io.order.window_size import RL_TARGET, window_for
@@ -166,8 +197,7 @@ def _print_order(console: Console, order: Order, batches: Batches, data_bytes: i
     console.print(
         f"{order.samples} samples, {decimal(data_bytes)}, in {order.chunks} chunks of "
         f"{order.chunk_samples}; shards {order.shards}, window {order.window}\n"
-        f"{batches.steps} steps, global batch {batches.global_batch_size}\n"
-        f"Relative entropy: {entropy}")
+        f"{batches.steps} steps, global batch {batches.global_batch_size}", *lines, sep="\n")
     if order.shuffle:
         window = window_for(RL_TARGET, order.samples, order.chunk_samples, order.shards)
         share = min(1, window * order.shards / order.chunks)

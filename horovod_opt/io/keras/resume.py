@@ -100,6 +100,7 @@ class Resume(keras.callbacks.Callback):
 
         state: dict[str, Any] = run_together(
             data.ranks, lambda: checkpoints.load(checkpoints.folder / name, model))
-        run_together(data.ranks, lambda: data.load_state_dict(state))
+        run_together(data.ranks, lambda: data.take_state(state))
+        data.renew_loaders()  # which asks the others itself
         require_equal(data.ranks, {"epoch": data.epoch, "position": data.position},
                       "a folder that all ranks share")

@@ -15,6 +15,7 @@ GAP = 64 * 1024
 # The same of samples that other nodes take: all of these nodes would read them.
 ALONG = 16 * 1024
 AT_ONCE = 1 << 18  # samples that chunk_bytes() looks at
+LOOKED_AT = 64  # chunks that estimate_chunk_bytes() does
 
 
 class Extents(NamedTuple):
@@ -125,3 +126,15 @@ def chunk_bytes(index, chunk_samples: int) -> np.ndarray:
                                 np.arange(first, min(first + at_once, chunks)))[0].bytes
               for first in range(0, chunks, at_once)]
     return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+
+def estimate_chunk_bytes(index, chunk_samples: int) -> np.ndarray:
+    """About the same, without looking at all places: what the samples have, and as much beside it
+    as in some chunks."""
+    samples, parts = index.size.shape
+    sizes = np.add.reduceat(index.size.reshape(-1), np.arange(0, samples * parts,
+                                                              chunk_samples * parts))
+    some = np.unique(np.linspace(0, len(sizes) - 1, LOOKED_AT).astype(np.int64))
+    of_some = sizes[some].sum()
+    taken = extents_of_chunks(index, chunk_samples, some)[0].bytes.sum()
+    return np.ceil(sizes * (taken / of_some if of_some else 1)).astype(np.int64)

@@ -19,7 +19,7 @@ class Batches:
 
     A step's global batch is a run of positions. Its samples, sorted by place (shards.py), are cut
     into one share for each rank, rank 0's first; shares differ by at most one sample, the first
-    ranks have more.
+    ranks have more. A node takes the shares of its ranks, and deals them out (dealing.py).
 
     `batch_size` is a rank's, `global_batch_size` that of all; one of them is given. `last` says
     what becomes of the remainder of an epoch that they do not divide:
@@ -100,7 +100,8 @@ class Batches:
         return np.where(positions >= self._last_start, self.steps - 1, regular)
 
     def share(self, step: int, rank: int) -> tuple[int, int]:
-        """(first, end) of the rank's samples among those of the step, sorted by place."""
+        """(first, end) of what is read for the rank among the samples of the step, sorted by
+        place."""
         first, end = self.bounds(step)
         return self.share_of(end - first, rank)
 

@@ -62,14 +62,32 @@ def most_live_chunks(order: Order, batches: Batches, ranks: Sequence[int]) -> in
     begin, end = (batches.step_of(np.clip(positions[is_used], batches.start, batches.end - 1))
                   for positions in (first, last))
     before = shards_before(order, batches, ranks)[ordinal]
-    at_the_end = shards_at_the_end(order, batches, ranks)[ordinal]
+    at_the_end = shards_at_the_end(order, batches, ranks)[ordinal] & ~before
     irregular = first_irregular_step(order, batches)
-    begin = np.where(before, begin, np.maximum(begin, irregular))
-    change = np.zeros(batches.steps + 1, np.int64)
-    counts = (before | at_the_end) & (begin <= end)
+    live = _live_chunks(begin, end, chunks * before, batches.steps)
+    # Of what it reads only at the end it needs no more chunks than it takes samples there.
+    live += np.minimum(
+        _live_chunks(np.maximum(begin, irregular), end, chunks * at_the_end, batches.steps),
+        _samples_from(batches, irregular, ranks))
+    return int(min(live.max(), order.chunks))
+
+
+def _live_chunks(begin: np.ndarray, end: np.ndarray, chunks: np.ndarray, steps: int) -> np.ndarray:
+    """In each step: of windows that are needed from step `begin` to step `end`."""
+    change = np.zeros(steps + 1, np.int64)
+    counts = begin <= end
     np.add.at(change, begin[counts], chunks[counts])
     np.subtract.at(change, end[counts] + 1, chunks[counts])
-    return int(min(np.cumsum(change).max(), order.chunks))
+    return np.cumsum(change)[:-1]
+
+
+def _samples_from(batches: Batches, step: int, ranks: Sequence[int]) -> int:
+    """What these ranks take in this step and all that follow: all but the last two are of one
+    size."""
+    step = max(step, 0)
+    alike = max(batches.steps - 2 - step, 0)
+    return sum(batches.size(step, rank) * alike + sum(
+        batches.size(last, rank) for last in range(step + alike, batches.steps)) for rank in ranks)
 
 
 def _windows(order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -78,7 +96,8 @@ def _windows(order: Order) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     quotient, longer = divmod(order.chunks, order.shards)
     ordinals = np.arange(order.shards)
     chunks = quotient + (ordinals < longer)
-    head = np.minimum(1 + ordinals * order.window // order.shards, chunks)
+    head = chunks if order.has_whole_shards else (
+        np.minimum(1 + ordinals * order.window // order.shards, chunks))
     more = -(-(chunks - head) // order.window)
     ordinal = np.repeat(ordinals, 1 + more)
     number = np.arange(len(ordinal)) - np.repeat(np.cumsum(1 + more) - 1 - more, 1 + more)

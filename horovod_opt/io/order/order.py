@@ -14,9 +14,15 @@ from horovod_opt.io.order.chunks import Chunks
 from horovod_opt.io.order.permutation import LARGEST, derive_key
 from horovod_opt.io.order.shards import Shards
 from horovod_opt.io.order.step_order import StepOrder
-from horovod_opt.io.order.window_size import default_shards, default_window
+from horovod_opt.io.order.window_size import (
+    CHUNK_BYTES,
+    DEFAULT_BYTES,
+    default_shards,
+    window_of,
+)
 from horovod_opt.io.order.windows import Windows
 
+VERSION = 2  # of the rules by which orders are made; states of version 1 go on by theirs
 MOST_SHARDS = 4096
 LARGEST_WINDOW = 2**48  # chunks; times MOST_SHARDS it still is an int64
 IDENTITY_BYTES = 16
@@ -32,8 +38,9 @@ class Order:
     permuted. `seed`, the epoch and `identity` (16 bytes, the data set's digest) are the keys.
     `shuffle=False`: position is sample, and `shards` and `window` are 1.
 
-    Left out, `shards` and `window` are what window_size.py finds. Memory does not grow with
-    `samples`.
+    Left out, `shards` and `window` are what window_size.py finds for chunks of 4 MiB. Memory does
+    not grow with `samples`. By `version` 1 a node's ranks are dealt nothing, each takes its share
+    by place (dealing.py), and a window that holds a whole shard is cut like others (windows.py).
 
     Raises:
         InputError: a value is not possible, or there are no samples.
@@ -46,6 +53,7 @@ class Order:
     seed: int = 0
     identity: bytes = bytes(IDENTITY_BYTES)
     shuffle: bool = True
+    version: int = VERSION
 
     def __post_init__(self) -> None:
         if self.samples == 0:
@@ -54,6 +62,7 @@ class Order:
         _check("samples", self.samples, 1, LARGEST - 1)
         _check("chunk_samples", self.chunk_samples, 1, LARGEST - 1)
         _check("seed", self.seed, 0, 2**63 - 1)
+        _check("version", self.version, 1, VERSION)
         if len(self.identity) != IDENTITY_BYTES:
             raise InputError(f"identity has {len(self.identity)} bytes; remedy: give the "
                              f"{IDENTITY_BYTES} bytes of the index's digest")
@@ -70,12 +79,17 @@ class Order:
                f"the data set has {self.chunks} chunks")
         if self.window is None:
             object.__setattr__(
-                self, "window", default_window(self.samples, self.chunk_samples, self.shards))
+                self, "window", window_of(DEFAULT_BYTES, self.chunks, self.shards, CHUNK_BYTES))
         _check("window", self.window, 1, LARGEST_WINDOW)
 
     @property
     def chunks(self) -> int:
         return -(-self.samples // self.chunk_samples)
+
+    @property
+    def has_whole_shards(self) -> bool:
+        """Whether each shard is one window."""
+        return self.version > 1 and self.window >= -(-self.chunks // self.shards)
 
     def epoch(self, epoch: int) -> Epoch:
         """The order of one epoch; kept for the next call."""
@@ -107,7 +121,9 @@ class Epoch:
 
         self.chunks = Chunks(order.samples, order.chunk_samples, key("chunks"))
         self.shards = Shards(self.chunks, order.shards)
-        self.windows = Windows(self.chunks, self.shards, order.window, key("windows"))
+        self.windows = Windows(self.chunks, self.shards, order.window, key("windows"),
+                               order.has_whole_shards)
+        self.deal_key = key("dealing") if order.version > 1 else None
         self.steps = StepOrder(self)
 
     def sample_at(self, places: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ PIECE = 1 << 18  # positions that are looked at together
 
 
 class Take(NamedTuple):
-    """What a rank takes in steps, each sorted by place; int64[k] each."""
+    """What a rank takes in steps, int64[k] each."""
 
     positions: np.ndarray
     samples: np.ndarray
@@ -35,10 +35,10 @@ class Loads(NamedTuple):
 
 
 def take_steps(order: Order, batches: Batches, epoch: int, begin: int, end: int,
-               rank: int) -> Take:
-    """The rank's shares of the global batches of the steps `begin` to `end` - 1, which are of one
-    size, one after the other."""
-    return Take(*order.epoch(epoch).steps.take(batches, begin, end, rank))
+               group: Sequence[int], rank: int) -> Take:
+    """What the rank is dealt of the global batches of the steps `begin` to `end` - 1, which are of
+    one size, one after the other. `group`: the ranks of its node."""
+    return Take(*order.epoch(epoch).steps.take(batches, begin, end, group, rank))
 
 
 def next_piece(batches: Batches, begin: int, positions: Optional[int] = None) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from horovod_opt.io import native, native_table
 from horovod_opt.io.native_table import Code
+from horovod_opt.io.order.dealing import hand_of
 
 if TYPE_CHECKING:
     from horovod_opt.io.order.batches import Batches
@@ -27,21 +28,23 @@ class StepOrder:
             shards.first_chunk, shards.first_place, windows.first_size, shards.start, shards.rows,
             shards.width, shards.ordinal))  # they must stay
         keys = [[int(part[0]) for part in key] if key else [0, 0]
-                for key in (chunks.key, windows.key)]
+                for key in (chunks.key, windows.key, epoch.deal_key)]
         self._order = native_table.Order(
             chunks.count, chunks.size, chunks.short, chunks.missing, shards.count,
-            len(shards.width), windows.window, bool(windows.key),
+            len(shards.width), windows.window, bool(windows.key), bool(epoch.deal_key),
             *((ctypes.c_uint64 * 2)(*key) for key in keys),
             *(array.ctypes.data for array in self._arrays))
 
-    def take(self, batches: Batches, begin: int, end: int, rank: int
+    def take(self, batches: Batches, begin: int, end: int, group: Sequence[int], rank: int
              ) -> tuple[np.ndarray, np.ndarray]:
-        """The rank's positions and samples in the steps, each step's sorted by place: int64[k]."""
-        first, stop = batches.share(begin, rank)
-        positions, samples = np.empty((2, (stop - first) * (end - begin)), np.int64)
+        """The positions and samples that the rank is dealt in the steps, as one of `group`, in its
+        turns: int64[k]. Where nothing is dealt, each step's sorted by place."""
+        hand = hand_of(batches, begin, group, rank)
+        firsts, ends = np.ascontiguousarray(hand.runs.T)
+        positions, samples = np.empty((2, batches.size(begin, rank) * (end - begin)), np.int64)
         self._check(self._lib.hio_order_take(
-            self._order, *_range(batches, begin, end), first, stop,
-            positions.ctypes.data, samples.ctypes.data))
+            self._order, *_range(batches, begin, end), len(firsts), firsts.ctypes.data,
+            ends.ctypes.data, hand.ranks, hand.index, positions.ctypes.data, samples.ctypes.data))
         return positions, samples
 
     def mark(self, batches: Batches, begin: int, end: int, ranks: Sequence[int],

@@ -19,14 +19,17 @@ class Windows:
 
     The first window of the shard of ordinal i of S has 1 + floor(i window / S) chunks: the shards,
     also those of any one node, change windows at different times, so what is needed at once stays
-    even. Each window has a key of its own, made from `key`. Without a key nothing is permuted."""
+    even. With `has_whole_shards` each has one window, of all its chunks. Each window has a key of
+    its own, made from `key`. Without a key nothing is permuted."""
 
-    def __init__(self, chunks: Chunks, shards: Shards, window: int, key: Optional[Key]) -> None:
+    def __init__(self, chunks: Chunks, shards: Shards, window: int, key: Optional[Key],
+                 has_whole_shards: bool = False) -> None:
         self._chunks = chunks
         self.window = window
         self.key = key
         self._shards = shards
-        self.first_size = 1 + shards.ordinal_of_shard * window // shards.count
+        self.first_size = (np.full(shards.count, window) if has_whole_shards
+                           else 1 + shards.ordinal_of_shard * window // shards.count)
 
     def chunks(self, ordinals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(first, end): which chunks make up the window of each of `ordinals`, by ordinals, too."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from graph_analysis.palette import COLOURS
@@ -17,9 +17,12 @@ from horovod_lab.measuring.verdict import in_two_lines
 
 TITLE = "Input pipelines, small records"
 MIB = 1 << 20
+SHUFFLE = ("RL, %", "of a rank, %", "classes, %")
+SHUFFLE_NOTE = ("RL: 100 % for a complete shuffle; of a rank: that of its own samples. Classes in "
+                "a rank's batch, of those of independent draws, if the data was sorted by class.")
 COLD_NOTE = ("Samples of all ranks in the first seconds of a cold epoch. Read: bytes of the "
              "storage for each byte of a sample. Back: requests that begin before the last one of "
-             "the same file. RL: 100 % for a complete shuffle.")
+             f"the same file. {SHUFFLE_NOTE}")
 # Key of a measurement, and the format of its values.
 COUNTED = (("requests", ""), ("read_factor", ".2f"), ("inversions", ".0f"),
            ("server_cpu_seconds", ".2f"), ("cpu_seconds_per_million", ""))
@@ -51,15 +54,14 @@ def _grid(cell: RecordsCell, absent: dict[str, str]) -> Grid:
     for name in cell.series:
         failures = cell.failures(name)
         rows.append((PEERS[name].label, *(_row(cell, name, base) if cell.values(name, SPEED)
-                                          else ("failed",) + ("",) * 7),
+                                          else ("failed",) + ("",) * 9),
                      f"{len(failures)} failed" if failures else ""))
-    rows += [(PEERS[name].label, *("",) * 8, f"not measured: {reason}")
+    rows += [(PEERS[name].label, *("",) * 10, f"not measured: {reason}")
              for name, reason in absent.items()]
     return Grid(f"{TITLE}: {cell.ranks} ranks",
                 ("pipeline", "samples/s", f"x {base}" if base else "", "CPU s / million",
-                 "PSS, MiB", "of it files", "processes", "RL, %", "missing, repeated", ""), rows,
-                "Samples of all ranks. Medians, smallest to largest job. RL: 100 % for a complete "
-                "shuffle.")
+                 "PSS, MiB", "of it files", "processes", *SHUFFLE, "missing, repeated", ""), rows,
+                f"Samples of all ranks. Medians, smallest to largest job. {SHUFFLE_NOTE}")
 
 
 def _row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]:
@@ -70,7 +72,7 @@ def _row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]:
             in_two_lines(_scale(cell.spread(name, MEMORY), 1 / MIB)),
             f"{cell.spread(name, 'pss_file_bytes').median / MIB:.0f}",
             f"{cell.spread(name, 'processes').median:.0f}",
-            f"{100 * cell.spread(name, 'rl').median:.0f}", ", ".join(lost))
+            *_shuffle(cell, name), ", ".join(lost))
 
 
 def _cold_grid(title: str, cell: RecordsCell, absent: dict[str, str]) -> Grid:
@@ -79,13 +81,13 @@ def _cold_grid(title: str, cell: RecordsCell, absent: dict[str, str]) -> Grid:
     rows = []
     for name in cell.series:
         failures = cell.failures(name)
-        row = _cold_row(cell, name, base) if cell.values(name, SPEED) else ("failed",) + ("",) * 8
+        row = _cold_row(cell, name, base) if cell.values(name, SPEED) else ("failed",) + ("",) * 10
         rows.append((PEERS[name].label, *row, f"{len(failures)} failed" if failures else ""))
-    rows += [(PEERS[name].label, *("",) * 9, f"not measured: {reason}")
+    rows += [(PEERS[name].label, *("",) * 11, f"not measured: {reason}")
              for name, reason in absent.items()]
     return Grid(title, ("pipeline", "samples/s", f"x {base}" if base else "", "requests", "read",
-                        "back", "server CPU s", "CPU s / million", "RL, %", "missing, repeated",
-                        ""), rows, COLD_NOTE)
+                        "back", "server CPU s", "CPU s / million", *SHUFFLE,
+                        "missing, repeated", ""), rows, COLD_NOTE)
 
 
 def _cold_row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]:
@@ -93,7 +95,14 @@ def _cold_row(cell: RecordsCell, name: str, base: str | None) -> tuple[str, ...]
     return (in_two_lines(cell.spread(name, SPEED)),
             in_two_lines(cell.ratio(name, base), ".2f") if base else "",
             *(in_two_lines(cell.storage_spread(name, key), form) for key, form in COUNTED),
-            f"{100 * cell.spread(name, 'rl').median:.0f}", ", ".join(lost))
+            *_shuffle(cell, name), ", ".join(lost))
+
+
+def _shuffle(cell: RecordsCell, name: str) -> Iterator[str]:
+    """What older files do not have stays empty."""
+    for key in ("rl", "rank_rl", "rank_classes"):
+        spread = cell.storage_spread(name, key)
+        yield "" if spread is None else f"{100 * spread.median:.0f}"
 
 
 def _scale(spread: Spread, factor: float) -> Spread:

@@ -64,9 +64,12 @@ int hio_permute(int64_t count, const uint64_t* numbers, int64_t ns, const uint64
 }
 
 int hio_order_take(const HioOrder* order, int64_t begin, int64_t positions, int64_t steps,
-                   int64_t first, int64_t end, int64_t* taken_positions, int64_t* samples) {
+                   int64_t runs, const int64_t* firsts, const int64_t* ends, int64_t ranks,
+                   int64_t index, int64_t* taken_positions, int64_t* samples) {
   return io::Guarded(int{HIO_FAILED}, [&] {
-    io::StepOrder(*order).Take({begin, positions, steps}, first, end, taken_positions, samples);
+    io::StepOrder(*order).Take({begin, positions, steps},
+                               {{firsts, firsts + runs}, {ends, ends + runs}, ranks, index},
+                               taken_positions, samples);
     return int{HIO_OK};
   });
 }

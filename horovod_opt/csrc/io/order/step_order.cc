@@ -29,18 +29,31 @@ StepOrder::StepOrder(const HioOrder& order)
   }
 }
 
-void StepOrder::Take(const StepRange& range, std::int64_t first, std::int64_t end,
-                     std::int64_t* positions, std::int64_t* samples) {
-  Check(range, first, end);
+void StepOrder::Take(const StepRange& range, const Hand& hand, std::int64_t* positions,
+                     std::int64_t* samples) {
+  Check(range, hand);
+  const std::int64_t of_step = hand.samples();
+  if (of_step == 0) return;
+  const auto take = [&](const Run& run, std::int64_t i, std::int64_t turn) {
+    Window& window = windows_[static_cast<std::size_t>(run.shard)];
+    Open(window, run.shard, run.place + i);
+    positions[turn] = run.position + i * run.width;
+    samples[turn] = SampleAt(window, Permuted(window, run.place + i));
+  };
+  Dealing dealing(KeyOf(order_.deal_key), hand);
   for (std::int64_t step = 0; step < range.steps; ++step) {
-    EachRun(range.begin + step * range.positions, range.positions, first, end, [&](const Run& run) {
-      Window& window = windows_[static_cast<std::size_t>(run.shard)];
-      for (std::int64_t i = 0; i < run.places; ++i) {
-        Open(window, run.shard, run.place + i);
-        *positions++ = run.position + i * run.width;
-        *samples++ = SampleAt(window, Permuted(window, run.place + i));
-      }
-    });
+    const std::int64_t begin = range.begin + step * range.positions;
+    const std::vector<Dealing::Dealt>& dealt =
+        order_.is_dealt ? dealing.Deal(begin) : dealing.Share();
+    auto next = dealt.begin();
+    EachRun(begin, range.positions, dealt.front().first, dealt.back().first + 1,
+            [&](const Run& run) {
+              for (; next != dealt.end() && next->first < run.number + run.places; ++next) {
+                take(run, next->first - run.number, next->second);
+              }
+            });
+    positions += of_step;
+    samples += of_step;
   }
 }
 
@@ -124,6 +137,19 @@ void StepOrder::Check(const StepRange& range, std::int64_t first, std::int64_t e
   }
 }
 
+void StepOrder::Check(const StepRange& range, const Hand& hand) const {
+  std::int64_t behind = 0;
+  for (std::size_t run = 0; run < hand.firsts.size(); ++run) {
+    if (hand.firsts[run] < behind) throw std::invalid_argument("the runs of a group do not ascend");
+    Check(range, hand.firsts[run], hand.ends[run]);
+    behind = hand.ends[run];
+  }
+  if (hand.index < 0 || hand.index >= hand.ranks) {
+    throw std::invalid_argument("a group of " + std::to_string(hand.ranks) +
+                                " ranks has no rank " + std::to_string(hand.index));
+  }
+}
+
 // Shards follow each other in places, and in a stage a shard has each width-th position. So one
 // shard after the other, and of it one stage after the other, is the order of places: nothing is
 // sorted.
@@ -152,7 +178,7 @@ void StepOrder::EachRun(std::int64_t begin, std::int64_t positions, std::int64_t
       const std::int64_t row = from + skipped;
       if (last > skipped) {
         visit({shard, order_.shard_place[shard] + order_.stage_row[stage] + row, last - skipped,
-               starts[stage] + row * width + ordinal, width});
+               starts[stage] + row * width + ordinal, width, number + skipped});
       }
       number += to - from;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "horovod_opt_io_abi.h"
+#include "horovod_opt/csrc/io/order/dealing.h"
 #include "horovod_opt/csrc/io/order/permutation.h"
 
 namespace horovod_opt {
@@ -23,12 +24,13 @@ class StepOrder {
   // The arrays of `order` must stay. Throws std::invalid_argument.
   explicit StepOrder(const HioOrder& order);
 
-  // Of each step, sorted by place, those from number `first` to `end` - 1: `positions` and
-  // `samples` get (end - first) x steps numbers.
-  void Take(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t* positions,
+  // What a rank is dealt in each step, in its turns; where the order deals nothing, its share, by
+  // place. Both arrays get hand.samples() x steps numbers.
+  void Take(const StepRange& range, const Hand& hand, std::int64_t* positions,
             std::int64_t* samples);
 
-  // For each chunk, by its ordinal, that such samples are of: lowers `firsts` and raises `lasts` to
+  // Of each step, sorted by place, those from number `first` to `end` - 1. For each chunk, by its
+  // ordinal, that they are of: lowers `firsts` and raises `lasts` to
   // the steps, which count from `number` on. Adds to `counts`, in the place of the first chunk of
   // each window, how many of the window's samples they are.
   void Mark(const StepRange& range, std::int64_t first, std::int64_t end, std::int64_t number,
@@ -52,12 +54,13 @@ class StepOrder {
   };
 
   // Samples of a shard that follow each other: each of `places` from `place` on, and each width-th
-  // position from `position` on.
+  // position from `position` on. The first one is number `number` of its step.
   struct Run {
-    std::int64_t shard, place, places, position, width;
+    std::int64_t shard, place, places, position, width, number;
   };
 
   void Check(const StepRange& range, std::int64_t first, std::int64_t end) const;
+  void Check(const StepRange& range, const Hand& hand) const;
   template <class Visit>
   void EachRun(std::int64_t begin, std::int64_t positions, std::int64_t first, std::int64_t end,
                const Visit& visit) const;

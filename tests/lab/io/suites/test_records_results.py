@@ -19,7 +19,8 @@ def result(series: str, speed: float = 1000.0, ranks: int = 2, number: int = 0, 
            **more: object) -> dict:
     return {"round": number, "ranks": ranks, "series": series, "samples_per_second": speed,
             "cpu_seconds_per_million": 5.0, "pss_bytes": pss * MIB, "pss_file_bytes": 10 * MIB,
-            "processes": ranks, "rl": 0.93, "missing": 0, "repeated": 0, **more}
+            "processes": ranks, "rl": 0.93, "rank_rl": 0.91, "rank_classes": 0.82,
+            "missing": 0, "repeated": 0, **more}
 
 
 def failure(series: str, ranks: int = 2) -> dict:
@@ -157,9 +158,11 @@ def test_the_table_of_a_slow_testbed_shows_what_it_could_count():
     results = cold("disk", 1, result("hio-lmdb", 300, **counts), failure("py-lmdb"))
     table, = section(results, targets=False).grids
     assert table.rows == [
-        ("hio, LMDB", "300", "1.00", "2000", "1.25", "", "", "5.00", "93", "0, 0", ""),
-        ("py-lmdb", "failed", *("",) * 8, "1 failed")]
+        ("hio, LMDB", "300", "1.00", "2000", "1.25", "", "", "5.00", "93", "91", "82", "0, 0", ""),
+        ("py-lmdb", "failed", *("",) * 10, "1 failed")]
     assert {len(row) for row in table.rows} == {len(table.columns)}
+    del results["measurements"][0]["rank_rl"]  # as in a file of before
+    assert section(results, targets=False).grids[0].rows[0][8:11] == ("93", "", "82")
     server = {"inversions": 7, "server_cpu_seconds": 0.125, **counts}
     results = cold("parallel", 4, result("hio-lmdb", ranks=8, **server))
     (row,), = (grid.rows for grid in section(results, targets=False).grids)

@@ -205,6 +205,17 @@ def test_the_shuffle_is_that_of_all_ranks_together():
     assert complete["rl"] > 0.95
 
 
+def test_what_each_rank_sees_is_measured_too():
+    """A complete shuffle of each half of the data, one for each of two ranks: of the runs, as if
+    they were classes, a rank has half. And ranks that take runs in turn."""
+    halves = [np.random.default_rng(1).permutation(2000) + first for first in (0, 2000)]
+    seen = observer.shuffle(halves, [[100] * 20] * 2, 4000)
+    assert seen["rank_rl"] > 0.95
+    assert seen["rank_classes"] == pytest.approx(0.89, abs=0.02)  # 79 of 400 runs, 89 are right
+    runs = observer.shuffle([np.arange(2000), np.arange(2000, 4000)], [[100] * 20] * 2, 4000)
+    assert runs["rank_rl"] == 0 and runs["rank_classes"] < 0.15
+
+
 def burn(seconds: float) -> None:
     end = time.process_time() + seconds
     while time.process_time() < end:

@@ -17,7 +17,8 @@ def orders(draw: st.DrawFn, most: int = 500) -> Order:
     if not draw(st.integers(0, 9)):
         return Order(samples, chunk_samples, seed=seed, shuffle=False)
     return Order(samples, chunk_samples, draw(st.integers(1, min(chunks, 40))),
-                 draw(st.integers(1, 9)), seed, draw(st.binary(min_size=16, max_size=16)))
+                 draw(st.integers(1, 9) | st.just(1000)), seed,
+                 draw(st.binary(min_size=16, max_size=16)), version=draw(st.integers(1, 2)))
 
 
 @st.composite

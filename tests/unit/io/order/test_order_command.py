@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from horovod_opt.cli import main
@@ -23,6 +25,11 @@ def test_who_reads_what(capsys, tmp_path, monkeypatch):
     text = capsys.readouterr().out
     assert "100000 samples, 11.0 GB, in 2632 chunks of 38; shards 64, window 6" in text
     assert "Relative entropy: 81.4% measured" in text
+    assert re.search(r"Relative entropy of what a rank sees: (7[5-9]|8[0-9])\.\d% measured", text)
+    part = re.search(r"Distinct runs of 100 samples, .* in a rank's batch: ([\d.]+), of "
+                     r"independent draws ([\d.]+): ([\d.]+)$", text, re.MULTILINE)
+    assert float(part[3]) == pytest.approx(float(part[1]) / float(part[2]), abs=0.01)
+    assert 0.75 < float(part[3]) < 0.9
     rows = [line.split("│") for line in text.splitlines() if line.startswith("│")]
     assert [row[2].strip() for row in rows] == ["0-1", "2-3", "4-5", "6-7"]
     assert rows[0][3].strip() == "0-15"
@@ -33,6 +40,7 @@ def test_the_order_of_files(capsys, images):
     assert main(["io", "order", str(images), "--batch-size", "8"]) == 0
     text = capsys.readouterr().out
     assert "40 samples, 40.0 kB, in 1 chunks of" in text
+    assert "Distinct classes, in a rank's batch: 3." in text
     assert "5 steps, global batch 8" in text
 
 

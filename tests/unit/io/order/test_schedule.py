@@ -31,7 +31,7 @@ def looked_up(order: Order, batches: Batches, epoch: int, ranks) -> list[tuple[i
     steps_of_chunk = {}
     for step in range(batches.steps):
         for rank in ranks:
-            for sample in take_steps(order, batches, epoch, step, step + 1, rank).samples:
+            for sample in take_steps(order, batches, epoch, step, step + 1, ranks, rank).samples:
                 chunk = int(sample) // order.chunk_samples
                 steps_of_chunk[chunk] = (steps_of_chunk.get(chunk, (step, step))[0], step)
     return sorted((first, chunk, last) for chunk, (first, last) in steps_of_chunk.items())
@@ -130,7 +130,7 @@ def test_a_node_takes_of_the_shards_that_memory_says(job, data):
         bijections = order.epoch(epoch)
         for step in range(batches.steps):
             positions = np.concatenate(
-                [take_steps(order, batches, epoch, step, step + 1, rank).positions
+                [take_steps(order, batches, epoch, step, step + 1, ranks, rank).positions
                  for rank in ranks])
             ordinals = bijections.chunks.ordinal_at(bijections.shards.place_of(positions))
             of_node = bijections.shards.ordinal_of_shard[bijections.shards.shard_of_chunk(ordinals)]
@@ -280,7 +280,7 @@ def test_what_is_taken_is_what_samples_say(job, data):
     is_taken = np.zeros(order.samples, bool)
     for step in range(batches.steps):
         for rank in ranks:
-            is_taken[take_steps(order, batches, 1, step, step + 1, rank).samples] = True
+            is_taken[take_steps(order, batches, 1, step, step + 1, ranks, rank).samples] = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "PIECE", data.draw(st.integers(1, 100)))
         for loads in schedule_in_pieces(order, batches, 1, ranks, with_masks=True):

@@ -388,7 +388,7 @@ def test_too_little_memory_is_refused_with_both_figures(tfrecords):
         open_data(tfrecords, memory=20000, chunk_samples=16), 16))
     assert {type(error) for error in errors} == {hio.InputError}
     assert "memory=19.53 KiB is less than the " in str(errors[1])
-    assert "that shards=2 and window=" in str(errors[1])
+    assert "that shards=1 and window=1 need at once" in str(errors[1])
 
 
 @pytest.mark.parametrize("memory", ["much", "-1", 0, True, "1XB"])
