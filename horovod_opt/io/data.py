@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job.agreement import require_equal
+from horovod_opt.io.job.job_index import take_leaders
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.resume_state import check_state, state_of
 
@@ -107,6 +108,7 @@ class Data:
         have opened different data, or with different arguments."""
         require_equal(ranks, {**state_of(self.order, 0, 0), "memory": self.memory, "bad": self.bad},
                       "call open() with the same arguments on every rank, on the same files")
+        self.index = take_leaders(ranks, node, self.index)
         self.ranks, self.node, self.has_met = ranks, node, True
 
     def part(self) -> None:

@@ -6,20 +6,15 @@ import os
 from typing import Optional, Union
 
 from horovod_opt.io import formats, memory_limit
-from horovod_opt.io import index as indexes
 from horovod_opt.io.data import BAD, Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import Pattern
-from horovod_opt.io.index import Index
 from horovod_opt.io.job import nodes
-from horovod_opt.io.job.agreement import require_agreement, require_equal, run_together
+from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
-from horovod_opt.io.native import crc32c
+from horovod_opt.io.job.job_index import open_index
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.window_size import default_chunk_samples
-from horovod_opt.io.progress import ProgressLog, say
-
-AT_ONCE = 1 << 20  # samples whose checksums are looked at together
 
 
 def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
@@ -72,7 +67,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                           "chunk_samples": chunk_samples, "bad": bad},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
-    data_index = _index(ranks, node, pattern, index, checksums)
+    data_index = open_index(ranks, node, pattern, index, checksums)
 
     def build_order() -> Order:
         samples_per_chunk = chunk_samples
@@ -84,47 +79,3 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
 
     return Data(data_index, run_together(ranks, build_order), ranks, node, memory_bytes, bad,
                 threads, is_elastic=elastic)
-
-
-def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,
-           place: Union[str, os.PathLike, None], checksums: bool) -> Index:
-    """Rank 0 looks for it first, and builds it if it must; then one rank of each other node, which
-    compares its own view of the files; then all others."""
-
-    def load_or_build() -> Index:
-        try:
-            index = indexes.load(pattern, place)
-            if index.crc is not None or not checksums:
-                return index
-        except indexes.Missing:
-            say(f"no index of {pattern} yet: it is built now, once")
-        except (indexes.Stale, indexes.Damaged) as refusal:
-            say(f"{refusal}: it is built anew")
-        return indexes.build(pattern, checksums, ProgressLog("indexed"), place)
-
-    def take_stage(stage: int) -> Optional[Index]:
-        own_stage = 0 if ranks.rank == 0 else 1 if node.is_reader else 2
-        if stage != own_stage:
-            return None
-        return load_or_build() if node.is_reader else indexes.load(pattern, place, check=False)
-
-    result = None
-    for stage in range(1 if ranks.size == 1 else 3):
-        result = run_together(ranks, lambda: take_stage(stage)) or result
-    require_equal(ranks, {"data": f"{result.samples} samples in {len(result.files)} files of "
-                          f"{int(result.files.sizes.sum())} bytes, identity {result.digest.hex()}"},
-                  "give every node the same files: names, sizes and numbers of samples must agree")
-    if len(node.ranks) < ranks.size:  # several nodes, each with files that it may have alone
-        require_agreement(ranks, "contents", _contents(result) if node.is_reader else None,
-                                  "give every node the same files: their checksums must agree")
-    return result
-
-
-def _contents(index: Index) -> Optional[str]:
-    """A checksum of all checksums; None without any."""
-    if index.crc is None:
-        return None
-    whole = 0
-    for first in range(0, index.samples, AT_ONCE):
-        whole = crc32c(index.crc[first:first + AT_ONCE].tobytes(), whole)
-    return f"{whole:08x}"

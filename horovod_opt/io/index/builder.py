@@ -43,12 +43,14 @@ def build(pattern: formats.Pattern, checksums: bool = True,
     that cannot be indexed, files that change meanwhile, or where no place can be written.
     """
     data_files = formats.find(pattern)
+    if place is None:
+        places.move_old(pattern)
     candidates = places.candidates(pattern, place)
     before = [_version_of(candidate) for candidate in candidates]
     with places.lock(candidates) as writable:
         if [_version_of(candidate) for candidate in candidates] != before:
             with suppress(Missing, Stale, Damaged):
-                index = load(pattern, place)
+                index = load(pattern, place, checksums=checksums)
                 if index.crc is not None or not checksums:
                     return index
         index = _scan(data_files, checksums, progress)

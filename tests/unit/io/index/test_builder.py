@@ -57,7 +57,7 @@ def test_what_is_built_is_loaded(tmp_path, name):
     assert index.check_files(built) == []
     total = int(built.files.sizes.sum())
     assert reports == sorted(reports) and reports[-1] == (total, total)
-    assert Path(built.place).parent == Path(built.root, ".horovod-opt-index")
+    assert Path(built.place).parent == Path(built.root)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -281,7 +281,7 @@ def test_no_index_of_damaged_data_is_left(tmp_path):
     os.truncate(path, 18)
     with pytest.raises(DataError, match="truncated"):
         index.build(path)
-    assert not list(tmp_path.glob(".horovod-opt-index/*.hoi"))
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
 
 
 def test_a_damaged_index_is_built_again(tmp_path):
@@ -298,3 +298,18 @@ def test_no_folder_is_made_for_data_that_is_not_there(tmp_path):
     with pytest.raises(DataError):
         index.build(tmp_path / "typo" / "*.tar")
     assert os.listdir(tmp_path) == []
+
+
+def test_without_checksums_no_record_of_tfrecord_is_read(tmp_path, monkeypatch):
+    sizes = [0, 1, 100, 3000, 70_000, 5_000_000]
+    path = data_sets.tfrecord(tmp_path / "a.tfrecord", [bytes(size) for size in sizes])
+    read, pread = [], os.pread
+
+    def counted(file, length, offset):
+        read.append(length)
+        return pread(file, length, offset)
+
+    monkeypatch.setattr(read_buffer.os, "pread", counted)
+    result = index.build(path, checksums=False)
+    assert sum(read) <= 16 * (len(sizes) + 1)
+    assert result.size[:, 0].tolist() == sizes and result.crc is not None
