@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from contextlib import suppress
 from typing import Optional, Union
 
@@ -12,7 +13,12 @@ import numpy as np
 from horovod_opt.io import index as indexes
 from horovod_opt.io.formats import Pattern
 from horovod_opt.io.index import Fingerprint, Index
-from horovod_opt.io.job.agreement import require_agreement, require_equal, run_together
+from horovod_opt.io.job.agreement import (
+    Abandoned,
+    require_agreement,
+    require_equal,
+    run_together,
+)
 from horovod_opt.io.job.communication import Communication
 from horovod_opt.io.job.nodes import Node
 from horovod_opt.io.memory_limit import show
@@ -38,11 +44,11 @@ def open_index(ranks: Communication, node: Node, pattern: Pattern,
         if leader_index is not None:
             with suppress(indexes.Missing, indexes.Stale):
                 return indexes.load_same(pattern, leader_index, place, check=True)
-        return load_or_build(pattern, place, checksums)
+        return load_or_build(pattern, place, checksums, is_over)
 
-    result = None
+    result, is_over = None, threading.Event()
     for stage in range(1 if ranks.size == 1 else 3):
-        result = run_together(ranks, lambda: take_stage(stage)) or result
+        result = run_together(ranks, lambda: take_stage(stage), is_over) or result
         if ranks.size > 1 and stage < 2:
             leader_index = _fingerprints(ranks, result)[0 if stage == 0 else node.ranks[0]]
     require_equal(ranks, {"data": f"{result.samples} samples in {len(result.files)} files of "
@@ -69,9 +75,17 @@ def _fingerprints(ranks: Communication, index: Optional[Index]) -> list[Fingerpr
     return [Fingerprint(*json.loads(text)) for text in ranks.allgather(json.dumps(own).encode())]
 
 
-def load_or_build(pattern: Pattern, place: Union[str, os.PathLike, None], checksums: bool
-                  ) -> Index:
-    """The index that is kept, or a new one; what takes long, and why, is said."""
+def load_or_build(pattern: Pattern, place: Union[str, os.PathLike, None], checksums: bool,
+                  is_over: threading.Event) -> Index:
+    """The index that is kept, or a new one; what takes long, and why, is said. Raises Abandoned
+    once `is_over` is set."""
+    log = ProgressLog("indexed")
+
+    def progress(done: int, total: int) -> None:
+        if is_over.is_set():
+            raise Abandoned("another rank has failed")
+        log(done, total)
+
     try:
         index = indexes.load(pattern, place, checksums=checksums)
         if index.crc is not None or not checksums:
@@ -84,7 +98,7 @@ def load_or_build(pattern: Pattern, place: Union[str, os.PathLike, None], checks
         say(f"no index of {pattern} yet: it is built now, once, {reads}")
     except (indexes.Stale, indexes.Damaged) as refusal:
         say(f"{refusal}: it is built anew")
-    return indexes.build(pattern, checksums, ProgressLog("indexed"), place)
+    return indexes.build(pattern, checksums, progress, place)
 
 
 def _places(index: Index) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from data_sets import files, tfrecord
+from events import wait_until
 from thread_ranks import in_job, on_ranks, succeeded
 
 import horovod_opt.io as hio
-from horovod_opt.io import index
+from horovod_opt.io import index, step_source
 from horovod_opt.io.index import builder, places
-from horovod_opt.io.job import nodes
+from horovod_opt.io.job import job_index, nodes
 
 RECORDS = [bytes([i]) * (50 + i) for i in range(40)]
 
@@ -102,3 +107,46 @@ def test_what_takes_long_is_said(tmp_path, capsys):
     hio.open(folder).close()
     assert ("built now, once, and all data read, for its checksums; checksums=False goes without"
             in capsys.readouterr().err)
+
+
+def test_a_node_that_fails_ends_what_the_others_build(tmp_path, monkeypatch):
+    """It would take for ever: the build goes on as long as its progress is heard of."""
+    path = tfrecord(tmp_path / "a.tfrecord", RECORDS)
+    opened = job_index.indexes.build
+
+    def build(pattern, checksums, progress, place):
+        if place == tmp_path / "1.hoi":
+            raise hio.DataError("this node has no such file")
+        if place == tmp_path / "0.hoi":
+            return opened(pattern, checksums, progress, place)
+        while True:
+            progress(0, 1)
+
+    def other_files(*_, **__):
+        raise hio.Missing("not on this node")
+
+    monkeypatch.setattr(job_index, "indexes", SimpleNamespace(
+        **{**vars(job_index.indexes), "build": build, "load_same": other_files}))
+    results = in_job(3, lambda open_data, rank: open_data(path, index=tmp_path / f"{rank}.hoi"), 1)
+    assert {str(error) for error in results} == {"rank 1: this node has no such file"}
+
+
+@pytest.mark.parametrize("fails", ["Reader", "Member"])
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_node_that_fails_leaves_no_reader_on_the_others(tmp_path, monkeypatch, fails, failing):
+    path = tfrecord(tmp_path / "a.tfrecord", RECORDS)
+    real, calls, before = getattr(step_source, fails), itertools.count(), threading.enumerate()
+
+    def make_or_fail(*args, **options):
+        if next(calls) == failing:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(*args, **options)
+
+    def make(open_data, rank):
+        with open_data(path) as data, pytest.raises(hio.DataError, match=r"rank \d: .*Too many"):
+            step_source.StepSource(data, 2, None, "spread")
+        return True
+
+    monkeypatch.setattr(step_source, fails, make_or_fail)
+    assert succeeded(in_job(3, make, 1)) == [True] * 3
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread not in before])
