@@ -6,7 +6,7 @@ import os
 from typing import Optional, Union
 
 from horovod_opt.io import formats, memory_limit
-from horovod_opt.io.data import BAD, Data
+from horovod_opt.io.data import BAD, BAD_LIMIT, Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import Pattern
 from horovod_opt.io.job import nodes
@@ -22,7 +22,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          shards: Optional[int] = None, chunk_samples: Optional[int] = None, bad: str = "raise",
          index: Union[str, os.PathLike, None] = None, checksums: bool = True, threads: int = 4,
          alone: bool = False, elastic: bool = False,
-         ranks: Optional[Communication] = None) -> Data:
+         ranks: Optional[Communication] = None, bad_limit: float = BAD_LIMIT) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -35,7 +35,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         memory: of a node's reader, such as "2GiB"; by default what window and shards need and a
             quarter more.
         window, shards, chunk_samples: of the order, see docs/use/io.md; by default by its size.
-        bad: what becomes of a damaged record: "raise" an error, or "skip" it.
+        bad: what becomes of a damaged record: "raise" an error, or "skip" it. Damaged is what has
+            another checksum, is truncated, or is an error of the disk; whatever else keeps a record
+            from being read is an error of all ranks of the node.
         index: a file to keep the index in, instead of beside the data or in the user's cache.
         checksums: False: an index that has to be built is built without reading all data once.
         threads: of the node's reader.
@@ -43,6 +45,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         elastic: True: this rank opens it without the others, of which some may be in the middle of
             the training; they compare what they have when a loader is made. For hio.elastic.
         ranks: those of another launcher, such as mpi4py's: how they meet.
+        bad_limit: with bad="skip", the part of the samples of an epoch that may be left out on a
+            node; more end the job. Ten may always be.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -57,6 +61,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     def check() -> tuple[Optional[int], tuple[str, ...]]:
         if bad not in BAD:
             raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
+        if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
+            raise InputError(f"bad_limit={bad_limit!r}; remedy: a part of the samples, 0 to 1")
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern))
@@ -64,7 +70,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     memory_bytes, patterns = run_together(ranks, check)
     require_equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle,
                           "memory": memory_bytes, "window": window, "shards": shards,
-                          "chunk_samples": chunk_samples, "bad": bad},
+                          "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
     data_index = open_index(ranks, node, pattern, index, checksums)
@@ -78,4 +84,4 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                      data_index.digest, shuffle)
 
     return Data(data_index, run_together(ranks, build_order), ranks, node, memory_bytes, bad,
-                threads, is_elastic=elastic)
+                threads, elastic, bad_limit)

@@ -113,6 +113,7 @@ class StepSource:
         require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
                                    "position": data.position},
                       "make the same loader, from the same state, on every rank")
+        data.gather_holes()
         self._reader: Optional[Reader] = None
         try:
             run_together(data.ranks, lambda: self._start_reader(whole))
