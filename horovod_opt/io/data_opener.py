@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
 from typing import Optional, Union
 
 from horovod_opt.io import formats, memory_limit
@@ -52,6 +54,10 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         InputError: an argument cannot be used, or differs between ranks.
         DataError: the data or its index cannot be used; on every rank, whichever it is that cannot.
     """
+    if _is_script_run_again():
+        raise InputError("a process that the script has started opens the data, as it runs the "
+                         "script again (multiprocessing's spawn or forkserver); remedy: what "
+                         "trains below `if __name__ == '__main__':`")
     if ranks is not None and (alone or elastic):
         raise InputError(f"{'alone' if alone else 'elastic'}=True with ranks: nobody would meet; "
                          "remedy: leave one of them out")
@@ -85,3 +91,10 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
 
     return Data(data_index, run_together(ranks, build_order), ranks, node, memory_bytes, bad,
                 threads, elastic, bad_limit)
+
+
+def _is_script_run_again() -> bool:
+    """Whether multiprocessing does so now, to know the names in it, as module __mp_main__."""
+    script = sys.modules.get("__mp_main__")
+    return (getattr(multiprocessing.current_process(), "_inheriting", False)
+            and script is not None and script is not sys.modules.get("__main__"))

@@ -32,7 +32,7 @@ def check_state(state: Mapping[str, Any], order: Order) -> Place:
     """
     if not isinstance(state, Mapping) or not _is_number(state.get("version"), 1):
         raise InputError(f"this is no state of a data set: {str(state)[:200]}; remedy: give what "
-                         "state() returned")
+                         "state_dict() returned")
     if state["version"] > VERSION:
         raise InputError(f"the state has version {state['version']}, this horovod-opt reads up to "
                          f"{VERSION}; remedy: install the version that wrote it, or a newer one")
