@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job.agreement import require_equal
+from horovod_opt.io.job.job_index import take_leaders
 from horovod_opt.io.order.choice import Given
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.resume_state import Rest, check_state, state_of
@@ -19,30 +21,36 @@ if TYPE_CHECKING:
     from horovod_opt.io.index import Index
     from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.job.nodes import Node
+    from horovod_opt.io.node_reader.hole_log import HoleLog
     from horovod_opt.io.node_reader.member import Member
     from horovod_opt.io.step_source import StepSource
 
 BAD = ("raise", "skip")
+# By default bad="skip" leaves out this part of the samples that a node takes in an epoch at most;
+# and always so many.
+BAD_LIMIT, FEW_HOLES = 0.01, 10
 
 
 class Data:
     """What `open` returns: the same on every rank, but for `ranks.rank` and `node`.
 
     `epoch` and `position` say what comes next: they are advanced by the loaders as they hand out
-    batches, never by those that wait to be asked for. `holes`: by epoch, the damaged samples that
-    this rank has left out (`bad="skip"`).
+    batches, never by those that wait to be asked for.
     """
 
     def __init__(self, index: Index, order: Order, ranks: Communication, node: Node,
                  memory: Optional[int], bad: str, threads: int, is_elastic: bool = False,
-                 given: Given = Given(), choose: Optional[Callable[[Given], Order]] = None):
+                 bad_limit: float = BAD_LIMIT, given: Given = Given(),
+                 choose: Optional[Callable[[Given], Order]] = None):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.rest: Optional[Rest] = None  # of an epoch that was begun by rules of before
         self._given, self._choose = given, choose
         self.memory, self.bad, self.threads = memory, bad, threads
+        self.bad_limit = bad_limit
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
-        self.holes: dict[int, list[int]] = {}
+        self._known_holes: dict[int, set[int]] = {}
+        self._hole_logs: list[HoleLog] = []  # of the nodes' readers, by loader
         self.is_resumed = False
         self.counter: Optional[BatchCounter] = None  # who counts batches, where loaders cannot
         self.is_elastic, self.has_met = is_elastic, not is_elastic
@@ -55,7 +63,7 @@ class Data:
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
         return {**self.__dict__, "_sources": [], "counter": None, "_choose": None,
-                "ranks": replace(self.ranks, allgather=None)}
+                "_hole_logs": [], "ranks": replace(self.ranks, allgather=None)}
 
     def __len__(self) -> int:
         """Samples."""
@@ -65,6 +73,30 @@ class Data:
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of a folder of files, by label."""
         return self.index.classes
+
+    @property
+    def holes(self) -> dict[int, list[int]]:
+        """By epoch: the damaged samples that were left out (`bad="skip"`) by the ranks of this
+        node, their workers included, and, until the last gather_holes(), by all others; also those
+        of batches that are ready and not yet handed out."""
+        merged = {epoch: set(samples) for epoch, samples in self._known_holes.items()}
+        for log in self._hole_logs:
+            for epoch, samples in log.by_epoch().items():
+                merged.setdefault(epoch, set()).update(samples)
+        return {epoch: sorted(samples) for epoch, samples in sorted(merged.items())}
+
+    @property
+    def most_holes(self) -> int:
+        """How many samples of an epoch may be left out on this node."""
+        own = len(self) * len(self.node.ranks) / self.ranks.size
+        return max(int(self.bad_limit * own), FEW_HOLES)
+
+    def gather_holes(self) -> dict[int, list[int]]:
+        """Collective: `holes`, with those of all nodes, which then are in all ranks' states."""
+        for text in self.ranks.allgather(json.dumps(list(self.holes.items())).encode()):
+            for epoch, samples in json.loads(text):
+                self._known_holes.setdefault(epoch, set()).update(samples)
+        return self.holes
 
     def taken(self, batch: Any) -> None:
         """The training has used this batch, and all before it. Loaders say so themselves when they
@@ -83,8 +115,8 @@ class Data:
     def state_dict(self) -> dict[str, Any]:
         """Where the training is, for JSON or a checkpoint; under 1 KiB but for holes."""
         state = state_of(self.order, self.epoch, self.position, self.rest)
-        if self.holes:
-            state["holes"] = {str(epoch): samples for epoch, samples in self.holes.items()}
+        if holes := self.holes:
+            state["holes"] = {str(epoch): samples for epoch, samples in holes.items()}
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -107,7 +139,9 @@ class Data:
         self.order, self.rest = place.order, place.rest
         self.epoch_end = self.order.samples
         self.advance(place.epoch, place.position)
-        self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
+        self._known_holes = {int(epoch): set(samples) for epoch, samples in holes.items()}
+        for log in self._hole_logs:
+            log.forget()
         self.is_resumed = self.position > 0
 
     def renew_loaders(self) -> None:
@@ -116,6 +150,7 @@ class Data:
             if not source.can_read(self.order, self.rest):
                 source.start()
                 self.members[source.number] = source.member
+                self._hole_logs[source.number] = source.member.holes
 
     def _check_sources(self, order: Order, rest: Optional[Rest]) -> None:
         """Raises InputError if a loader has begun to read and cannot go on with these."""
@@ -128,6 +163,7 @@ class Data:
         """A loader that has begun to read, and this rank's way to its reader; returns a number."""
         self._sources.append(source)
         self.members.append(member)
+        self._hole_logs.append(member.holes)
         return len(self.members) - 1
 
     def meet(self, ranks: Communication, node: Node) -> None:
@@ -135,8 +171,9 @@ class Data:
         have opened different data, or with different arguments."""
         rest = None if self.rest is None else str(self.rest)
         require_equal(ranks, {**state_of(self.order, 0, 0), "rest": rest, "memory": self.memory,
-                              "bad": self.bad},
+                              "bad": self.bad, "bad_limit": self.bad_limit},
                       "call open() with the same arguments on every rank, on the same files")
+        self.index = take_leaders(ranks, node, self.index)
         self.ranks, self.node, self.has_met = ranks, node, True
 
     def part(self) -> None:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
 from functools import partial
 from typing import Optional, Union
 
 from horovod_opt.io import formats, memory_limit
-from horovod_opt.io import index as indexes
-from horovod_opt.io.data import BAD, Data
+from horovod_opt.io.data import BAD, BAD_LIMIT, Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import FOLDER, Pattern
-from horovod_opt.io.index import Index
 from horovod_opt.io.job import nodes, room
-from horovod_opt.io.job.agreement import require_agreement, require_equal, run_together
+from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
-from horovod_opt.io.native import crc32c
+from horovod_opt.io.job.job_index import open_index
 from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
 from horovod_opt.io.order.choice import DataSize, Given, choose
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.rank_view import weakness
-from horovod_opt.io.progress import ProgressLog, say
-
-AT_ONCE = 1 << 20  # samples whose checksums are looked at together
+from horovod_opt.io.progress import say
 
 
 def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
@@ -30,7 +28,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          shards: Optional[int] = None, chunk_samples: Optional[int] = None, bad: str = "raise",
          index: Union[str, os.PathLike, None] = None, checksums: bool = True, threads: int = 4,
          alone: bool = False, elastic: bool = False,
-         ranks: Optional[Communication] = None) -> Data:
+         ranks: Optional[Communication] = None, bad_limit: float = BAD_LIMIT) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -44,7 +42,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
             quarter more.
         window, shards, chunk_samples: of the order, see docs/use/io.md; by default by the data's
             size and `memory`, and at a resume what the state has.
-        bad: what becomes of a damaged record: "raise" an error, or "skip" it.
+        bad: what becomes of a damaged record: "raise" an error, or "skip" it. Damaged is what has
+            another checksum, is truncated, or is an error of the disk; whatever else keeps a record
+            from being read is an error of all ranks of the node.
         index: a file to keep the index in, instead of beside the data or in the user's cache.
         checksums: False: an index that has to be built is built without reading all data once.
         threads: of the node's reader.
@@ -52,11 +52,17 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         elastic: True: this rank opens it without the others, of which some may be in the middle of
             the training; they compare what they have when a loader is made. For hio.elastic.
         ranks: those of another launcher, such as mpi4py's: how they meet.
+        bad_limit: with bad="skip", the part of the samples of an epoch that may be left out on a
+            node; more end the job. Ten may always be.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
         DataError: the data or its index cannot be used; on every rank, whichever it is that cannot.
     """
+    if _is_script_run_again():
+        raise InputError("a process that the script has started opens the data, as it runs the "
+                         "script again (multiprocessing's spawn or forkserver); remedy: what "
+                         "trains below `if __name__ == '__main__':`")
     if ranks is not None and (alone or elastic):
         raise InputError(f"{'alone' if alone else 'elastic'}=True with ranks: nobody would meet; "
                          "remedy: leave one of them out")
@@ -66,6 +72,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     def check() -> tuple[Optional[int], tuple[str, ...]]:
         if bad not in BAD:
             raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
+        if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
+            raise InputError(f"bad_limit={bad_limit!r}; remedy: a part of the samples, 0 to 1")
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern))
@@ -73,10 +81,10 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     memory_bytes, patterns = run_together(ranks, check)
     require_equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle,
                           "memory": memory_bytes, "window": window, "shards": shards,
-                          "chunk_samples": chunk_samples, "bad": bad},
+                          "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
-    data_index = _index(ranks, node, pattern, index, checksums)
+    data_index = open_index(ranks, node, pattern, index, checksums)
 
     order_room = room.find(ranks, node, memory_bytes)
     size = DataSize(data_index.samples, int(data_index.size.sum()), data_index.format == FOLDER,
@@ -94,49 +102,12 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         weak = weakness(order, order_room.nodes, data_index.label)
         if weak:
             say(weak)
-    return Data(data_index, order, ranks, node, memory_bytes, bad, threads, is_elastic=elastic,
-                given=given, choose=choose_order)
+    return Data(data_index, order, ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
+                given, choose_order)
 
 
-def _index(ranks: Communication, node: nodes.Node, pattern: Pattern,
-           place: Union[str, os.PathLike, None], checksums: bool) -> Index:
-    """Rank 0 looks for it first, and builds it if it must; then one rank of each other node, which
-    compares its own view of the files; then all others."""
-
-    def load_or_build() -> Index:
-        try:
-            index = indexes.load(pattern, place)
-            if index.crc is not None or not checksums:
-                return index
-        except indexes.Missing:
-            say(f"no index of {pattern} yet: it is built now, once")
-        except (indexes.Stale, indexes.Damaged) as refusal:
-            say(f"{refusal}: it is built anew")
-        return indexes.build(pattern, checksums, ProgressLog("indexed"), place)
-
-    def take_stage(stage: int) -> Optional[Index]:
-        own_stage = 0 if ranks.rank == 0 else 1 if node.is_reader else 2
-        if stage != own_stage:
-            return None
-        return load_or_build() if node.is_reader else indexes.load(pattern, place, check=False)
-
-    result = None
-    for stage in range(1 if ranks.size == 1 else 3):
-        result = run_together(ranks, lambda: take_stage(stage)) or result
-    require_equal(ranks, {"data": f"{result.samples} samples in {len(result.files)} files of "
-                          f"{int(result.files.sizes.sum())} bytes, identity {result.digest.hex()}"},
-                  "give every node the same files: names, sizes and numbers of samples must agree")
-    if len(node.ranks) < ranks.size:  # several nodes, each with files that it may have alone
-        require_agreement(ranks, "contents", _contents(result) if node.is_reader else None,
-                                  "give every node the same files: their checksums must agree")
-    return result
-
-
-def _contents(index: Index) -> Optional[str]:
-    """A checksum of all checksums; None without any."""
-    if index.crc is None:
-        return None
-    whole = 0
-    for first in range(0, index.samples, AT_ONCE):
-        whole = crc32c(index.crc[first:first + AT_ONCE].tobytes(), whole)
-    return f"{whole:08x}"
+def _is_script_run_again() -> bool:
+    """Whether multiprocessing does so now, to know the names in it, as module __mp_main__."""
+    script = sys.modules.get("__mp_main__")
+    return (getattr(multiprocessing.current_process(), "_inheriting", False)
+            and script is not None and script is not sys.modules.get("__main__"))

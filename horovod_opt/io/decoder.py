@@ -14,6 +14,7 @@ from horovod_opt.io.errors import DataError
 from horovod_opt.io.node_reader import records
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.records import StepBytes, StepRecords, all_good
+from horovod_opt.io.progress import say
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import PlainSamples, SampleBatch
 from horovod_opt.io.step_source import Steps, StepSamples
@@ -23,11 +24,10 @@ DecodeBatch = Callable[[SampleBatch], Any]
 
 
 class GoodSamples(NamedTuple):
-    """The good samples of a step, what the batch says of itself, and the numbers of the others."""
+    """The good samples of a step, and what the batch says of itself."""
 
     samples: Union[SampleBatch, PlainSamples]
     info: BatchInfo
-    holes: list[int]
 
 
 def read_steps(data: Data, member: Member, steps: Steps, plain: bool = False
@@ -45,8 +45,8 @@ def read_steps(data: Data, member: Member, steps: Steps, plain: bool = False
         samples = SampleBatch(data.index, data.order.seed, info.epoch, copies.samples,
                               steps.positions[begin:end], copies.buffer, copies.begin,
                               copies.size, copies.are_equal)
-        step = GoodSamples(samples, info, [])
-        yield step if copies.is_good else _drop_damaged(data, step, copies)
+        step = GoodSamples(samples, info)
+        yield step if copies.is_good else _drop_damaged(data, member, step, copies)
         begin = end
 
 
@@ -54,29 +54,48 @@ def _read_plain_steps(data: Data, member: Member, steps: Steps) -> Iterator[Good
     taken_steps = member.take_bytes(steps.located)
     for copies, info in zip(taken_steps, steps.infos):
         samples = PlainSamples(data.index, copies.samples, copies.data)
-        step = GoodSamples(samples, info, [])
-        yield step if copies.is_good else _drop_damaged(data, step, copies)
+        step = GoodSamples(samples, info)
+        yield step if copies.is_good else _drop_damaged(data, member, step, copies)
 
 
-def _drop_damaged(data: Data, step: GoodSamples, copies: Union[StepRecords, StepBytes]
-                  ) -> GoodSamples:
-    good, info = select_good(data, copies.samples, copies.status, step.info)
-    return GoodSamples(step.samples.chosen(np.flatnonzero(good)), info,
-                       copies.samples[~good].tolist())
+def _drop_damaged(data: Data, member: Member, step: GoodSamples,
+                  copies: Union[StepRecords, StepBytes]) -> GoodSamples:
+    good, info = select_good(data, member, copies.samples, copies.status, step.info)
+    return GoodSamples(step.samples.chosen(np.flatnonzero(good)), info)
 
 
-def select_good(data: Data, samples: np.ndarray, status: np.ndarray, info: BatchInfo
-                ) -> tuple[np.ndarray, BatchInfo]:
+def select_good(data: Data, member: Member, samples: np.ndarray, status: np.ndarray,
+                info: BatchInfo) -> tuple[np.ndarray, BatchInfo]:
     """Which of a step's samples (int64[k], `status` int32[k, P]) are good: bool[k], and what the
-    batch says of itself without the others.
+    batch says of itself without the others, which are noted for all ranks of the node.
 
-    Raises DataError for a damaged record, unless the data was opened with bad="skip".
+    Raises DataError for a damaged record, unless the data was opened with bad="skip". On all ranks
+    of the node it ends the reading: for one that cannot be read, whatever is in it, and for more
+    damaged ones than may be left out.
     """
+    def describe(at: np.ndarray) -> str:
+        i, part = at.tolist()
+        return records.describe(data.index, int(samples[i]), part, int(status[i, part]))
+
+    bad = np.argwhere(status != records.GOOD)
+    unreadable = np.argwhere(~np.isin(status, (records.GOOD, *records.DAMAGES)))
+    if len(unreadable):
+        text = describe(unreadable[0])
+        member.fail(text)
+        raise DataError(text)
     if data.bad == "raise":
-        i, part = np.argwhere(status != records.GOOD)[0]
-        raise DataError(records.describe(data.index, int(samples[i]), int(part),
-                                          int(status[i, part])))
+        raise DataError(describe(bad[0]))
     good = all_good(status)
+    holes = samples[~good]
+    count = member.leave_out(info.epoch, holes)
+    if member.holes.is_first(info.epoch, int(holes[0])):
+        say(f"left out as damaged: {describe(bad[0])}; others are counted, not said: data.holes")
+    if count > data.most_holes:
+        text = (f"{count} samples of epoch {info.epoch} are damaged, on this node, of which "
+                f"bad_limit={data.bad_limit} lets {data.most_holes} be left out; the last: "
+                f"{describe(bad[-1])}, or a larger bad_limit= of open")
+        member.fail(text)
+        raise DataError(text)
     return good, without_holes(info, int(good.sum()), data.ranks.size)
 
 

@@ -115,6 +115,7 @@ class StepSource:
         require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
                                    "position": data.position},
                       "make the same loader, from the same state, on every rank")
+        data.gather_holes()
         self._reader: Optional[Reader] = None
         self._member: Optional[Member] = None
         self._next_step = 0
@@ -138,12 +139,17 @@ class StepSource:
         self._order = chunks_for_node(data.order, whole, data.node.ranks,
                                       int(data.index.size.sum()) / len(data))
         self._rest = data.rest and data.rest.order
-        self._reader = run_together(data.ranks, lambda: self._start_reader(whole))
-        address = self._reader.address if self._reader is not None else ""
-        addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
-        self._member = run_together(data.ranks, lambda: Member(
-            data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
-            data.node.local_rank))
+        try:
+            run_together(data.ranks, lambda: self._start_reader(whole))
+            address = "" if self._reader is None else self._reader.address
+            addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
+            self._member = run_together(data.ranks, lambda: Member(
+                data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
+                data.node.local_rank))
+        except BaseException:  # of another rank, perhaps: what has begun here is of no use
+            if self._reader is not None:
+                self._reader.stop()
+            raise
         self._load_queue = LoadQueue(self._member)
         self._of = data.order
 
@@ -163,10 +169,10 @@ class StepSource:
     def _batches(self, position: int) -> Batches:
         return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
 
-    def _start_reader(self, batches: Batches) -> Optional[Reader]:
+    def _start_reader(self, batches: Batches) -> None:
         data, order = self.data, self._order
         if not data.node.is_reader:
-            return None
+            return
         sizes = chunk_bytes(data.index, order.chunk_samples)
         memory = data.memory
         need = max(enough_for(
@@ -189,8 +195,8 @@ class StepSource:
                 f"{origin}{memory_limit.show(memory)}, but this process may use "
                 f"{memory_limit.show(most)} (control group or machine); remedy: a smaller window, "
                 "fewer shards, or a higher limit")
-        return Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
-                      data.threads, chunk_bytes=sizes)
+        self._reader = Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
+                              data.threads, chunk_bytes=sizes)
 
     def begin(self) -> Epoch:
         """The epoch that comes next, or what is left of it after a state was loaded. One that was

@@ -63,7 +63,7 @@ def _load(pattern: str | list[str], options: argparse.Namespace) -> Index | None
     from horovod_opt.io import index as indexes
 
     try:
-        index = indexes.load(pattern, options.output)
+        index = indexes.load(pattern, options.output, checksums=options.checksums)
     except (indexes.Missing, indexes.Stale, indexes.Damaged):
         return None
     return index if index.crc is not None or not options.checksums else None

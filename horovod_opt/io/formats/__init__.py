@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Union
 
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.formats import folder, lmdb_file, tfrecord
+from horovod_opt.io.formats import folder, lmdb_file, shard_folder
 from horovod_opt.io.formats.read_buffer import cannot_read
 
 TFRECORD, TAR, LMDB, FOLDER = FORMATS = ("tfrecord", "tar", "lmdb", "folder")
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")
-ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tfrecord", ".tfrecords")
+OTHER_INDEXES = (".idx", ".index")  # of other tools, which lie beside their files
 
 Pattern = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
@@ -94,9 +94,21 @@ def _matches(pattern: str) -> list[str]:
             os.scandir(folder_of_pattern).close()
         except OSError as error:
             raise cannot_read(folder_of_pattern, error) from error
-        raise DataError(f"{pattern}: no such files; remedy: correct the path or the glob")
+        raise DataError(f"{pattern}: no such files; remedy: {_remedy_of_glob(pattern)}")
     return [os.path.join(path, lmdb_file.DATA) if _is_environment(path) else path
             for path in paths]
+
+
+def _remedy_of_glob(pattern: str) -> str:
+    """Brackets in the name of a folder or file that is there are no part of a glob."""
+    path = pattern
+    while path != os.path.dirname(path):
+        if "[" in os.path.basename(path) and os.path.lexists(path):
+            rest = pattern[len(path):]
+            return (f"[...] in a glob stands for one of the characters in it: {glob.escape(path)}"
+                    f"{rest}, as glob.escape() writes it")
+        path = os.path.dirname(path)
+    return "correct the path or the glob"
 
 
 def _is_environment(path: str) -> bool:
@@ -116,7 +128,7 @@ def _format(path: str) -> str:
         return TAR
     if name.endswith(".mdb"):
         return LMDB
-    if "tfrecord" in name:
+    if shard_folder.is_tfrecord_name(name):
         return TFRECORD
     return _format_of_content(path)
 
@@ -124,28 +136,24 @@ def _format(path: str) -> str:
 def _format_of_content(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            head = file.read(512)
+            head = file.read(shard_folder.HEAD)
     except OSError as error:
         raise cannot_read(path, error) from error
-    if lmdb_file.begins(head):
-        return LMDB
-    if tfrecord.begins(head):
-        return TFRECORD
-    if head[257:262] == b"ustar":
-        return TAR
+    kind = {"LMDB": LMDB, "TFRecord": TFRECORD, "tar": TAR}.get(shard_folder.kind_of_head(head))
+    if kind is not None:
+        return kind
+    if path.lower().endswith(OTHER_INDEXES):
+        raise DataError(f"{path}: an index of another tool, which is not needed; remedy: a pattern "
+                        "that leaves it out, such as *.tfrecord or *.tar")
     raise DataError(f"{path}: neither TFRecord, tar nor LMDB; remedy: files of one of these "
                     "formats, or the folder itself for a folder of files")
 
 
 def _folder(root: str) -> DataFiles:
     listing = folder.listing(root)
+    shard_folder.refuse(root, listing)
     if not listing.files:
         raise DataError(f"{root}: no files; remedy: correct the path")
-    if all(name.lower().endswith(ARCHIVES) for name in listing.files):
-        ending = os.path.splitext(listing.files[0])[1]
-        raise DataError(f"{root}: a folder of files is a sample for each file, but all of them "
-                        f"hold samples themselves, as {listing.files[0]}; remedy: the pattern "
-                        f"{os.path.join(root, '*' + ending)}")
     return DataFiles(listing.files, FOLDER, root, listing.classes, listing.labels())
 
 

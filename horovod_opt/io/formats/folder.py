@@ -14,10 +14,12 @@ THREADS = 16  # that list folders: on a parallel file system it is the answers t
 
 
 class Listing(NamedTuple):
-    """Sorted relative paths, and the classes: sorted names of the folders in the first level."""
+    """Sorted relative paths; the classes: sorted names of the folders in the first level; and names
+    of the files beside these folders, which belong to none."""
 
     files: list[str]
     classes: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
     def labels(self) -> list[int] | None:
         """The class of each file; None if there are no classes."""
@@ -41,7 +43,8 @@ def listing(root: str) -> Listing:
         return Listing(sorted(name for name, _ in top), ())
     with ThreadPoolExecutor(THREADS) as pool:
         below = list(pool.map(lambda name: list(_walk(root, name, ())), classes))
-    return Listing(sorted(path for paths in below for path in paths), classes)
+    return Listing(sorted(path for paths in below for path in paths), classes,
+                   tuple(sorted(name for name, is_folder in top if not is_folder)))
 
 
 def _walk(root: str, folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:

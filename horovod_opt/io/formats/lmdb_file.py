@@ -15,7 +15,7 @@ from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats.columns import Scan, Texts
 from horovod_opt.io.formats.read_buffer import cannot_read
 
-DATA = "data.mdb"  # in an environment that is a folder
+DATA, LOCK = "data.mdb", "lock.mdb"  # in an environment that is a folder
 MAGIC = struct.pack("=I", 0xBEEFC0DE)
 PAGE_HEADERS = (16, 24)  # bytes before the magic: LMDB 0.9, LMDB 1.0
 PAGE_SIZE = 24  # bytes from the magic to the page's size

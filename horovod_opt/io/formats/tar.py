@@ -15,6 +15,8 @@ from horovod_opt.io.formats.read_buffer import cannot_read
 _BROKEN = (tarfile.TarError, ValueError, IndexError, EOFError, OverflowError, RecursionError,
            MemoryError)
 
+ONCE = "give each member its own; tar --sort=name of a folder writes each file once"
+
 
 class Part:
     """A file in a tar: `key` and `part` of its name; `offset` and `size` of its contents, bytes."""
@@ -42,10 +44,11 @@ def scan(path: str, size: int) -> Scan:
     for part in _parts(path, size):
         if part.key != last and part.key in samples:
             raise _refusal(path, part.name, f"sample {part.key!r} has begun before, and other "
-                           "members are between", "write a sample's members one after another")
+                           "members are between", "write a sample's members one after another, as "
+                           "tar --sort=name does")
         last = part.key
         if samples.setdefault(part.key, {}).setdefault(part.part, part) is not part:
-            raise _refusal(path, part.name, "this name comes twice", "give each member its own")
+            raise _refusal(path, part.name, "this name comes twice", ONCE)
     first = next(iter(samples.values()), {})
     for key, sample in samples.items():
         if sample.keys() != first.keys():
@@ -89,8 +92,7 @@ def _parts(path: str, size: int) -> Iterator[Part]:
                 raise _damage(path, position, error) from error
             _check(path, member)
             if member.name in names:
-                raise _refusal(path, member.name, "this name comes twice", "give each member its "
-                               "own")
+                raise _refusal(path, member.name, "this name comes twice", ONCE)
             position = member.offset_data
             if member.isdir():
                 continue

@@ -19,7 +19,7 @@ from horovod_opt.io.native import crc32c
 HEAD = struct.Struct("<QI")  # length of the data, masked crc of these 8 bytes
 TAIL = struct.Struct("<I")  # masked crc of the data
 MASK = 0xA282EAD8
-STRUCTURE_BLOCK = 64 << 10  # bytes; so that the data of long records is not read
+STRUCTURE_BLOCK = TAIL.size + HEAD.size  # bytes from the end of a record's data to the next one's
 REPORT_BYTES = 8 << 20  # bytes between two reports of progress
 
 
@@ -42,9 +42,9 @@ def begins(head: bytes) -> bool:
 def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -> Scan:
     """The records of the first `size` bytes of a file; their checksums are those it holds.
 
-    With `contents` all data is read and compared with them. `advance` is called with numbers of
-    bytes. Raises DataError for a truncated file, and where the checksum of a length is wrong: no
-    later record can be found then.
+    With `contents` all data is read and compared with them; without, none of it. `advance` is
+    called with numbers of bytes. Raises DataError for a truncated file, and where the checksum of a
+    length is wrong: no later record can be found then.
     """
     offsets, sizes, crcs = array("q"), array("q"), array("I")
     damages = []

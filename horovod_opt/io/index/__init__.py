@@ -6,9 +6,10 @@ from horovod_opt.io.errors import Damaged, Missing, Stale
 from horovod_opt.io.index.builder import build
 from horovod_opt.io.index.data_index import Index
 from horovod_opt.io.index.files import Change, find_changes
-from horovod_opt.io.index.lookup import load
+from horovod_opt.io.index.lookup import Fingerprint, load, load_same, read_same
 
-__all__ = ["Change", "Damaged", "Index", "Missing", "Stale", "build", "check_files", "load"]
+__all__ = ["Change", "Damaged", "Fingerprint", "Index", "Missing", "Stale", "build", "check_files",
+           "load", "load_same", "read_same"]
 
 
 def check_files(index: Index) -> list[Change]:

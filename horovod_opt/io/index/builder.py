@@ -26,6 +26,11 @@ from horovod_opt.io.progress import Meter, ProgressFunction
 
 THREADS = 16  # that scan a file each
 SHOWN = 3  # damaged records in a warning
+NO_SAMPLE = {formats.TFRECORD: "records in the files, which are empty",
+             formats.TAR: "members with an extension, such as 0001.jpg: others, and hidden ones, "
+                          "belong to no sample",
+             formats.LMDB: "values in the unnamed database, which is empty",
+             formats.FOLDER: "files in the folder"}
 
 Result = TypeVar("Result")
 
@@ -43,12 +48,14 @@ def build(pattern: formats.Pattern, checksums: bool = True,
     that cannot be indexed, files that change meanwhile, or where no place can be written.
     """
     data_files = formats.find(pattern)
+    if place is None:
+        places.move_old(pattern)
     candidates = places.candidates(pattern, place)
     before = [_version_of(candidate) for candidate in candidates]
     with places.lock(candidates) as writable:
         if [_version_of(candidate) for candidate in candidates] != before:
             with suppress(Missing, Stale, Damaged):
-                index = load(pattern, place)
+                index = load(pattern, place, checksums=checksums)
                 if index.crc is not None or not checksums:
                     return index
         index = _scan(data_files, checksums, progress)
@@ -65,8 +72,8 @@ def _scan(data_files: formats.DataFiles, contents: bool, progress: ProgressFunct
     else:
         index = _of_records(data_files, files, contents, meter)
     if not index.samples:
-        raise DataError(f"{data_files.root}: {len(files)} files hold no sample; remedy: correct "
-                        "the pattern")
+        raise DataError(f"{data_files.root}: {len(files)} files hold no sample; remedy: "
+                        f"{NO_SAMPLE[data_files.format]}, or another pattern")
     if contents and index.crc is None:
         index = replace(index, crc=_checksums(index, meter))
     changes = find_changes(index.root, files, index.transactions)

@@ -22,7 +22,8 @@ class Index:
     number in `files`), `offset` and `size` (int64, bytes) and `crc` (uint32, crc32c, or None where
     no checksums were asked for). `label` (int32[N]) is the number in `classes`, or None without
     classes. `digest` (16 bytes) is the identity of names, sizes and numbers of samples: what an
-    order belongs to. `transactions` is LMDB's last one in each file; `place` is where it is kept.
+    order belongs to. `transactions` is LMDB's last one in each file. `place` is where it is kept,
+    and `fingerprint` is that of all but its place and the checksums.
     """
 
     format: str
@@ -39,6 +40,7 @@ class Index:
     transactions: tuple[int, ...]
     digest: bytes
     place: str = ""
+    fingerprint: str = ""
 
     @property
     def samples(self) -> int:

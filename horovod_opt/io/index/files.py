@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -78,9 +79,18 @@ def find_changes(root: str, files: Files, transactions: Sequence[int] = ()) -> l
             changes.append(Change(file.name, f"size {file.size} when indexed, now "
                                   f"{status.st_size}"))
         elif status.st_mtime_ns != file.mtime_ns:
-            changes.append(Change(file.name, f"changed at {file.mtime_ns} ns when indexed, now at "
-                                  f"{status.st_mtime_ns} ns"))
+            changes.append(Change(file.name, "written at {} when indexed, now at {}".format(
+                *show_times(file.mtime_ns, status.st_mtime_ns))))
     return changes or list(_find_commits(root, files, transactions))
+
+
+def show_times(*times_ns: int) -> list[str]:
+    """Dates and times, with parts of seconds only where they differ in nothing else."""
+    seconds = [time_ns // 10**9 for time_ns in times_ns]
+    are_alike = len(set(seconds)) < len(seconds)
+    return [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(second))
+            + (f".{time_ns % 10**9:09d}" if are_alike else "") + " UTC"
+            for second, time_ns in zip(seconds, times_ns)]
 
 
 def _find_commits(root: str, files: Files, transactions: Sequence[int]) -> Iterator[Change]:

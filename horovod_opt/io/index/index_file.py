@@ -7,12 +7,15 @@ are stored part by part. Columns begin at multiples of 64 bytes.
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
 import reprlib
+import stat
 import struct
 from collections.abc import Callable
+from hashlib import blake2b
 
 import numpy as np
 
@@ -28,6 +31,7 @@ MAGIC = b"\x93HOI\r\n\x1a\n"
 VERSION = 1
 PREAMBLE = struct.Struct("<8sIIQ")
 ALIGNMENT = 64  # bytes
+FINGERPRINT_BYTES = 12
 TYPES = {name: np.dtype(kind) for name, kind in {
     "names": "u1", "name_ends": "<i8", "file_sizes": "<i8", "file_mtimes": "<i8", "file": "<i4",
     "offset": "<i8", "size": "<i8", "crc": "<u4", "label": "<i4", "keys": "u1",
@@ -61,14 +65,17 @@ def pieces(index: Index) -> list[bytes]:
     return [PREAMBLE.pack(MAGIC, VERSION, crc32c(header), len(header)), header, *body]
 
 
-def read(path: str, root: str, check_files: Callable[[Files, tuple[int, ...]], None]) -> Index:
+def read(path: str, root: str, check_files: Callable[[Files, tuple[int, ...]], None],
+         check_owner: Callable[[os.stat_result], None] | None = None) -> Index:
     """Maps an index whose data is in the folder `root`.
 
-    `check_files` is called with files and transactions before the samples are looked at. Raises
-    Missing if there is no file; Damaged for one that is torn, forged, or of a newer version: in
-    memory it takes at most some hundred times its size, whatever its header says.
+    `check_owner`, where whoever wrote it may be a stranger, is called with the file's status and
+    raises ValueError; symbolic links are not followed then. `check_files` is called with files and
+    transactions before the samples are looked at. Raises Missing if there is no file; Damaged for
+    one that is no file, torn, forged, or of a newer version: in memory it takes at most some
+    hundred times its size, whatever its header says.
     """
-    file_bytes = _map(path)
+    file_bytes = _map(path, check_owner)
     try:
         header, body = _header(file_bytes)
         counts = _counts(header, len(file_bytes))
@@ -116,16 +123,26 @@ class _Columns:
             raise ValueError(f"column {name}: {error}") from error
 
 
-def _map(path: str) -> np.ndarray:
+def _map(path: str, check_owner: Callable[[os.stat_result], None] | None) -> np.ndarray:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO is not waited for
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size < PREAMBLE.size:
+        with open(os.open(path, flags | (os.O_NOFOLLOW if check_owner else 0)), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise _damage(path, "it is no file")
+            if check_owner:
+                check_owner(status)
+            if status.st_size < PREAMBLE.size:
                 raise _damage(path, "shorter than its preamble")
             return np.frombuffer(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ), np.uint8)
     except FileNotFoundError as error:
         raise Missing(f"{path}: no index; remedy: horovod-opt io index") from error
+    except ValueError as error:
+        raise _damage(path, error) from error
     except OSError as error:
-        raise _damage(path, f"it cannot be read: {error.strerror}") from error
+        is_link = error.errno == errno.ELOOP
+        raise _damage(path, "it is a symbolic link" if is_link else
+                      f"it cannot be read: {error.strerror}") from error
 
 
 def _header(file_bytes: np.ndarray) -> tuple[dict, np.ndarray]:
@@ -187,7 +204,17 @@ def _index(header: dict, counts: dict, columns: _Columns, files: Files, root: st
         label=_freeze(columns.take("label", samples)) if classes else None,
         keys=Texts(columns.take("keys"), columns.take("key_ends", samples))
         if "keys" in columns else None,
-        transactions=counts["transactions"], digest=digest, place=place)
+        transactions=counts["transactions"], digest=digest, place=place,
+        fingerprint=_fingerprint(header))
+
+
+def _fingerprint(header: dict) -> str:
+    """Of all that the header says but the place of columns, and of their contents but the records'
+    checksums, which may be added."""
+    columns = {name: description["crc"] for name, description in header["columns"].items()
+               if name != "crc"}
+    text = json.dumps({**header, "columns": columns}, sort_keys=True)
+    return blake2b(text.encode(), digest_size=FINGERPRINT_BYTES).hexdigest()
 
 
 def _freeze(column: np.ndarray) -> np.ndarray:

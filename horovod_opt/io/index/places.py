@@ -1,4 +1,8 @@
-"""Where an index is kept: beside the data, or in the user's cache where that is read-only."""
+"""Where an index is kept: beside the data, or in the user's cache where that is read-only.
+
+Beside the data it is a hidden file, never a folder: in a folder of classes other tools, as
+torchvision's ImageFolder, take every folder for a class. Earlier versions made one.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,17 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, flock
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import Pattern, absolute, root_of
+from horovod_opt.io.index import build_lock
 
-FOLDER = ".horovod-opt-index"
+NAME = ".horovod-opt-index"  # how files beside the data begin, and the folder of earlier versions
 SUFFIX = ".hoi"
+LOCK = ".lock"
 ABANDONED = 3600.0  # seconds after which a file that is still being written has lost its writer
 
 
@@ -23,7 +28,8 @@ def candidates(pattern: Pattern, place: str | os.PathLike | None = None) -> tupl
     """Where the index of a pattern may be, the first choice first; only `place` if it is given.
 
     The name has a hash of the pattern; in the cache also of the data's folder. Beside the data the
-    folder is left out, so that nodes which mount it under different names find the same index.
+    folder is left out, so that nodes which mount it under different names find the same index. The
+    folder of an earlier version is among them where it could not be moved.
     """
     if place is not None:
         return (Path(os.path.abspath(os.path.expanduser(place))),)
@@ -31,32 +37,47 @@ def candidates(pattern: Pattern, place: str | os.PathLike | None = None) -> tupl
     root = root_of(patterns)
     relative = [os.path.relpath(path, root) for path in patterns]
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return (Path(root, FOLDER, _hash(relative) + SUFFIX),
+    name, old_folder = _hash(relative) + SUFFIX, Path(root, NAME)
+    return (Path(root, f"{NAME}-{name}"), *([old_folder / name] if old_folder.is_dir() else []),
             Path(cache, "horovod-opt", "index", _hash([root, *relative]) + SUFFIX))
+
+
+def move_old(pattern: Pattern) -> None:
+    """Moves what an earlier version has left in a folder beside the data, and removes the folder,
+    where that is permitted."""
+    root = root_of(absolute(pattern))
+    folder = Path(root, NAME)
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    with suppress(OSError):
+        for path in folder.glob(f"*{SUFFIX}"):
+            new_path = Path(root, f"{NAME}-{path.name}")
+            if new_path.exists():
+                path.unlink()
+            else:
+                path.rename(new_path)
+        for path in folder.glob(f"*{SUFFIX}{LOCK}"):
+            path.unlink()
+        folder.rmdir()
 
 
 @contextmanager
 def lock(places: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
     """Yields the places from the first writable one on, while no other job writes there.
 
-    A file system without locks is no error: two jobs then both build, and the last one's file is
-    kept. Raises DataError if none of the places can be written.
+    Raises DataError if none of the places can be written.
     """
     refusals = []
-    for i, place in enumerate(places):
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            lock_file = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            refusals.append(f"{place}: {error.strerror}")
-            continue
-        try:
-            with suppress(OSError):
-                flock(lock_file, LOCK_EX)
+    with ExitStack() as stack:
+        for i, place in enumerate(places):
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(build_lock.hold(f"{place}{LOCK}"))
+            except OSError as error:
+                refusals.append(f"{place}: {error.strerror}")
+                continue
             yield tuple(places[i:])
-        finally:
-            os.close(lock_file)
-        return
+            return
     raise _nowhere(refusals)
 
 

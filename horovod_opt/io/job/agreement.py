@@ -12,21 +12,32 @@ from horovod_opt.io.job.communication import Communication
 
 LOOK_SECONDS = 0.2  # how often ranks ask each other whether one still works
 
+_AT_WORK, _ENDED, _FAILED = b"0", b"1", b"2"
+
 Result = TypeVar("Result")
 
 
-def run_together(ranks: Communication, action: Callable[[], Result]) -> Result:
+class Abandoned(DataError):
+    """An action was ended in the middle: it has failed on another rank."""
+
+
+def run_together(ranks: Communication, action: Callable[[], Result],
+                 is_over: threading.Event | None = None) -> Result:
     """What `action` returns on this rank, once it has ended well on all; every rank calls it.
 
     It may take as long as it likes: the others ask now and then, so that no collective waits for
-    minutes. Raises on every rank what any raised, with the ranks: InputError if all errors are.
+    minutes. `is_over` is set when it has failed on another rank: it may raise Abandoned then.
+    Raises on every rank what any raised, with the ranks: InputError if all errors are.
     """
     if ranks.size == 1:
         return action()
     own = _Action(action)
-    while not all(map(int, ranks.allgather(b"1" if own.wait(LOOK_SECONDS) else b"0"))):
-        continue
-    return own.result(_errors(ranks, own.error))
+    while True:
+        states = ranks.allgather(own.state(LOOK_SECONDS))
+        if is_over is not None and _FAILED in states:
+            is_over.set()
+        if _AT_WORK not in states:
+            return own.result(_errors(ranks, own.error))
 
 
 def require_equal(ranks: Communication, values: Mapping[str, Any], remedy: str) -> None:
@@ -67,8 +78,11 @@ class _Action:
             self.error = error
         self._over.set()
 
-    def wait(self, seconds: float) -> bool:
-        return self._over.wait(seconds)
+    def state(self, seconds: float) -> bytes:
+        """After so many, or earlier if it has ended."""
+        if not self._over.wait(seconds):
+            return _AT_WORK
+        return _ENDED if self.error is None else _FAILED
 
     def result(self, error: DataError | None) -> Any:
         if error is not None:
@@ -78,7 +92,7 @@ class _Action:
 
 def _errors(ranks: Communication, error: BaseException | None) -> DataError | None:
     """Of all ranks in one."""
-    text = "" if error is None else json.dumps(
+    text = "" if error is None or isinstance(error, Abandoned) else json.dumps(
         [isinstance(error, InputError),
          str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"])
     by_text: dict[str, list[int]] = {}

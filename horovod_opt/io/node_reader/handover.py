@@ -21,7 +21,7 @@ import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from horovod_opt.io.errors import DataError, ReaderEnded
 from horovod_opt.io.node_reader import lifetime
@@ -46,17 +46,17 @@ def _user_of(connection: socket.socket) -> int:
 
 
 class HandoverServer:
-    """The reader's side: a thread that gives `file` to all who know the secret.
+    """The reader's side: a thread that gives descriptors to all who know the secret.
 
     `rank_ended(rank)` is called, by that thread, when a rank's connection has ended; nothing when a
     worker's has, for the rank that has started it is told by its own means.
     """
 
-    def __init__(self, file: int, ranks: int, rank_ended: Callable[[int], None]):
+    def __init__(self, files: Sequence[int], ranks: int, rank_ended: Callable[[int], None]):
         name = f"horovod-opt-io-{secrets.token_hex(16)}"
         self._question, self._answer = secrets.token_hex(16), secrets.token_hex(16)
         self.address = f"{name} {self._question} {self._answer}"
-        self._file, self._ranks, self._rank_ended = file, ranks, rank_ended
+        self._files, self._ranks, self._rank_ended = list(files), ranks, rank_ended
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.setblocking(False)
         self._listener.bind(_abstract(name))
@@ -159,7 +159,7 @@ class HandoverServer:
             if refusal:
                 connection.send(f"refused {refusal}".encode())
                 return False
-            socket.send_fds(connection, [self._answer.encode()], [self._file])
+            socket.send_fds(connection, [self._answer.encode()], self._files)
         except OSError:
             return False
         if kind == RANK:
@@ -168,19 +168,20 @@ class HandoverServer:
 
 
 class HandoverClient:
-    """A rank's or worker's side. `connection` must stay open as long as the node cache is used.
+    """A rank's or worker's side, which gets `count` descriptors, `files`. `connection` must stay
+    open as long as the node cache is used.
 
     Raises ReaderEnded if nobody listens, DataError if the reader refuses or is another user's.
     """
 
-    def __init__(self, address: str, kind: str, rank: int):
+    def __init__(self, address: str, kind: str, rank: int, count: int = 1):
         name, question, answer = address.split(" ")
         self.connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.settimeout(ANSWER_SECONDS)
-        self.file = -1
+        self.files: tuple[int, ...] = ()
         try:
             self._ask(name, f"{question} {kind} {rank}")
-            self._take(name, answer)
+            self._take(name, answer, count)
         except BaseException:
             self.let_go()
             raise
@@ -205,16 +206,16 @@ class HandoverClient:
                             "remedy: start all ranks as one user")
         self.connection.send(message.encode())
 
-    def _take(self, name: str, answer: str) -> None:
+    def _take(self, name: str, answer: str, count: int) -> None:
         try:
-            message, files, _, _ = socket.recv_fds(self.connection, _MOST_BYTES, 1,
+            message, files, _, _ = socket.recv_fds(self.connection, _MOST_BYTES, count,
                                                    socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
             raise ReaderEnded(f"no answer from the node's reader at the Unix socket @{name} within "
                               f"{ANSWER_SECONDS} s: {error}") from None
         text = message.decode(errors="replace")
-        if files and hmac.compare_digest(message, answer.encode()):
-            self.file = files[0]
+        if len(files) == count and hmac.compare_digest(message, answer.encode()):
+            self.files = tuple(files)
             return
         for file in files:
             os.close(file)

@@ -12,6 +12,7 @@ import numpy as np
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.node_reader import lifetime
 from horovod_opt.io.node_reader.handover import RANK, WORKER, HandoverClient
+from horovod_opt.io.node_reader.hole_log import HoleLog
 from horovod_opt.io.node_reader.node_cache import NodeCache, RankStats, ReaderStats
 from horovod_opt.io.node_reader.placement import Placement
 from horovod_opt.io.node_reader.record_request import LocatedRecords, LocatedSteps, RecordRequest
@@ -42,15 +43,18 @@ class Member:
         self._lock = threading.Lock()  # for placements
         self._kind = kind
         self._process = os.getpid()
-        self._client = HandoverClient(self._address, kind, self.rank)
-        self._cache = NodeCache.attach(self._client.file)
+        self._client = HandoverClient(self._address, kind, self.rank, count=2)
+        cache_file, holes_file = self._client.files
+        self.holes = HoleLog(holes_file)  # of all ranks of the node
+        self._cache = NodeCache.attach(cache_file)
         self._cache.know_files(self._index)
         self._cache.watch(self._client.connection.fileno())
         lifetime.close_at_exit(member=self)
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items()
-                if name not in ("_lock", "_cache", "_client", "_process", "_kind", "_placements")}
+                if name not in ("_lock", "_cache", "_client", "_process", "_kind", "_placements",
+                                 "holes")}
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state, _process=-1, _placements=())
@@ -190,6 +194,16 @@ class Member:
         """Raises what take() does, of another thread that has got this code and text."""
         self._here().check_taken(code, self.rank, step, text)
 
+    def leave_out(self, epoch: int, samples: np.ndarray) -> int:
+        """These samples (int64[k]) are damaged, and no rank's. Returns how many of the epoch are,
+        on this node."""
+        self._here()
+        return self.holes.add(epoch, samples)
+
+    def fail(self, why: str) -> None:
+        """Ends the reading: all ranks of the node raise DataError with this text."""
+        self._here().fail(why)
+
     def done(self, step: int) -> None:
         """The rank, its workers included, needs nothing more of the step. Steps may be done in any
         order. Raises InputError far ahead of the first one that is not."""
@@ -216,6 +230,7 @@ class Member:
             return
         if self._kind == RANK:
             self._cache.leave(self.rank)
+        self.holes.close()
         self._cache.close()
         self._client.let_go()
 

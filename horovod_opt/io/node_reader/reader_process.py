@@ -12,6 +12,7 @@ import numpy as np
 from horovod_opt.io.errors import DataError, InputError, ReaderEnded, reader_failed
 from horovod_opt.io.node_reader import layout, lifetime
 from horovod_opt.io.node_reader.handover import HandoverServer
+from horovod_opt.io.node_reader.hole_log import HoleLog
 from horovod_opt.io.node_reader.node_cache import NodeCache, ReaderStats
 
 THREADS = 4
@@ -47,7 +48,9 @@ class Reader:
         buffer_bytes = max(int(self.chunk_bytes.max(initial=1)), 1)
         self._cache: NodeCache | None = NodeCache.create(
             ranks, buffers_for(self.chunk_bytes, memory), buffer_bytes, memory, start)
-        self._server = HandoverServer(self._cache.file, ranks, self._rank_ended)
+        self._holes = HoleLog.create()
+        self._server = HandoverServer((self._cache.file, self._holes.file), ranks,
+                                      self._rank_ended)
         self._cache.know_files(index)
         self._cache.start(threads, LEAVE_CACHED)
         self._feeder = threading.Thread(target=self._feed, name="hio-feed", daemon=True)
@@ -109,6 +112,7 @@ class Reader:
         if threading.current_thread() is not self._feeder:
             self._feeder.join()
         self._server.close()
+        self._holes.close()
         cache.close()
 
     def wait(self, seconds: float) -> bool:

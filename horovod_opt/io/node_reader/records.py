@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from typing import NamedTuple
 
@@ -12,6 +13,9 @@ from horovod_opt.io import native
 from horovod_opt.io.native_table import Python, RecordStatus
 
 GOOD, CHECKSUM, TRUNCATED, CHANGED = map(int, RecordStatus)
+# What becomes of data: bad="skip" leaves it out. All else, such as a lack of descriptors or a file
+# that was removed or replaced, says nothing of the record.
+DAMAGES = (CHECKSUM, TRUNCATED, errno.EIO)
 _REASONS = {
     CHECKSUM: "its checksum is not the one that was indexed",
     TRUNCATED: "its file ends before it does",
@@ -32,9 +36,14 @@ def describe(index, sample: int, part: int, status: int) -> str:
     file, offset = int(index.file[sample, part]), int(index.offset[sample, part])
     key = index.key(sample)
     name = f"sample {sample}" + (f" ({key})" if key else "")
-    return (f"{index.path(file)}, offset {offset}, {name}: {reason(status)}; remedy: look at it "
-            "with horovod-opt io verify, or rebuild the index of files that were meant to change "
-            "with horovod-opt io index --rebuild")
+    if status in (errno.EMFILE, errno.ENFILE):
+        remedy = "raise ulimit -n, or close what the process has open"
+    elif status > 0 and status != errno.EIO:
+        remedy = "make the file readable for all ranks, as it was when the job began"
+    else:
+        remedy = ("look at it with horovod-opt io verify, or rebuild the index of files that were "
+                  "meant to change with horovod-opt io index --rebuild")
+    return f"{index.path(file)}, offset {offset}, {name}: {reason(status)}; remedy: {remedy}"
 
 
 def all_good(status: np.ndarray) -> np.ndarray:

@@ -94,9 +94,8 @@ class Feeder:
         if question.code != Code.OK:
             self._member.check_taken(question.code, steps.cache_step + step, question.text)
         samples = steps.samples[steps.ends[step - 1] if step else 0:steps.ends[step]]
-        good, info = select_good(self._data, samples, question.status.reshape(len(samples), -1),
-                                 steps.infos[step])
-        self._data.holes.setdefault(info.epoch, []).extend(samples[~good].tolist())
+        good, info = select_good(self._data, self._member, samples,
+                                 question.status.reshape(len(samples), -1), steps.infos[step])
         return good, info.weight
 
     def _step(self, step: int) -> tuple[Steps, int]:

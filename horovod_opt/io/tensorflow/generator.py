@@ -65,8 +65,6 @@ def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
                 raise InputError(
                     "the pass was left, as another loop over the same data set has begun")
             step += 1
-            if batch.holes:
-                data.holes.setdefault(batch.info.epoch, []).extend(batch.holes)
             if step == epoch.batches.steps:
                 passes.source.publish()
             yield elements.flat(batch)

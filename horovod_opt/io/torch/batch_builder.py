@@ -15,11 +15,10 @@ Collate = Callable[[Sequence[Any]], Any]
 
 
 class Batch(NamedTuple):
-    """A batch, what it says of itself, and the samples that were left out of it as damaged."""
+    """A batch, and what it says of itself."""
 
     batch: Any
     info: BatchInfo
-    holes: list[int]
 
 
 class BatchBuilder:
@@ -39,7 +38,7 @@ class BatchBuilder:
         """Raises DataError for what `decode` and `decode_batch` raise."""
         if self._decode_batch is None:
             items = decode_samples(self._data, step.samples, self._decode, pool)
-            return Batch(_unless_empty(self._collate, items), step.info, step.holes)
+            return Batch(_unless_empty(self._collate, items), step.info)
         try:
             batch = _unless_empty(self._decode_batch, step.samples)
         except Exception as error:
@@ -47,7 +46,7 @@ class BatchBuilder:
                 f"decoding step {step.info.step} of epoch {step.info.epoch}, samples "
                 f"{step.samples.numbers[:8].tolist()} and so on: {type(error).__name__}: {error}; "
                 "remedy: correct decode_batch=, or the samples") from error
-        return Batch(batch, step.info, step.holes)
+        return Batch(batch, step.info)
 
 
 def _unless_empty(function: Callable[[Any], Any], samples: Any) -> Any:

@@ -111,9 +111,7 @@ class Loader:
                 source.training_waited += time.perf_counter() - start
                 if result is None:
                     return
-                batch, info, holes = result
-                if holes:
-                    data.holes.setdefault(info.epoch, []).extend(holes)
+                batch, info = result
                 data.advance(info.epoch, info.end)
                 source.publish_now_and_then()
                 yield with_info(batch, info)

@@ -46,7 +46,7 @@ def test_it_says_what_was_found(tars, tmp_path, capsys):
     status, out, err = io(capsys, "index", tars)
     assert (status, err) == (0, "")
     assert out.startswith("Indexed: tar, 2 files, 6 samples of jpg, cls, 84 bytes, with checksums\n"
-                          f"Kept in: {tmp_path}/.horovod-opt-index/")
+                          f"Kept in: {tmp_path}/.horovod-opt-index-")
     assert io(capsys, "index", tars)[1].startswith("Up to date: tar, 2 files")
     assert io(capsys, "index", tars, "--rebuild")[1].startswith("Indexed: ")
 

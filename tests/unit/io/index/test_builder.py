@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 import warnings
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from horovod_opt.io import index
 from horovod_opt.io.errors import Damaged, DamagedRecords, DataError, Missing, Stale
 from horovod_opt.io.formats import read_buffer
-from horovod_opt.io.index import builder, checksums
+from horovod_opt.io.index import builder, checksums, files
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ def test_what_is_built_is_loaded(tmp_path, name):
     assert index.check_files(built) == []
     total = int(built.files.sizes.sum())
     assert reports == sorted(reports) and reports[-1] == (total, total)
-    assert Path(built.place).parent == Path(built.root, ".horovod-opt-index")
+    assert Path(built.place).parent == Path(built.root)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,7 +99,8 @@ def test_tars_whose_samples_differ(tmp_path):
     lambda root: data_sets.tar(root / "a.tar", [("README", b"x")]),
     lambda root: data_sets.environment(root / "db", {})])
 def test_an_empty_data_set(tmp_path, make):
-    with pytest.raises(DataError, match="1 files hold no sample"):
+    with pytest.raises(DataError, match="1 files hold no sample; remedy: "
+                                        "(records in|members with an extension|values in)"):
         index.build(make(tmp_path))
 
 
@@ -138,9 +140,9 @@ def test_changed_files_are_stale(tmp_path, name):
     path = Path(built.path(len(built.files) - 1))
     old = path.stat()
     os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns + 1))
-    with pytest.raises(Stale, match=rf"{built.files[-1 + len(built.files)].name}: changed at "
-                                    rf"{old.st_mtime_ns} ns when indexed, now at "
-                                    rf"{old.st_mtime_ns + 1} ns; remedy: .*--rebuild"):
+    indexed, now = map(re.escape, files.show_times(old.st_mtime_ns, old.st_mtime_ns + 1))
+    with pytest.raises(Stale, match=rf"{built.files[-1 + len(built.files)].name}: written at "
+                                    rf"{indexed} when indexed, now at {now}; remedy: .*--rebuild"):
         index.load(pattern)
     with open(path, "ab") as file:
         file.write(b"!")
@@ -281,7 +283,7 @@ def test_no_index_of_damaged_data_is_left(tmp_path):
     os.truncate(path, 18)
     with pytest.raises(DataError, match="truncated"):
         index.build(path)
-    assert not list(tmp_path.glob(".horovod-opt-index/*.hoi"))
+    assert os.listdir(tmp_path) == ["a.tfrecord"]
 
 
 def test_a_damaged_index_is_built_again(tmp_path):
@@ -298,3 +300,25 @@ def test_no_folder_is_made_for_data_that_is_not_there(tmp_path):
     with pytest.raises(DataError):
         index.build(tmp_path / "typo" / "*.tar")
     assert os.listdir(tmp_path) == []
+
+
+def test_without_checksums_no_record_of_tfrecord_is_read(tmp_path, monkeypatch):
+    sizes = [0, 1, 100, 3000, 70_000, 5_000_000]
+    path = data_sets.tfrecord(tmp_path / "a.tfrecord", [bytes(size) for size in sizes])
+    read, pread = [], os.pread
+
+    def counted(file, length, offset):
+        read.append(length)
+        return pread(file, length, offset)
+
+    monkeypatch.setattr(read_buffer.os, "pread", counted)
+    result = index.build(path, checksums=False)
+    assert sum(read) <= 16 * (len(sizes) + 1)
+    assert result.size[:, 0].tolist() == sizes and result.crc is not None
+
+
+def test_times_are_dates():
+    assert files.show_times(1_700_000_000 * 10**9 + 5, 1_700_000_060 * 10**9) == [
+        "2023-11-14 22:13:20 UTC", "2023-11-14 22:14:20 UTC"]
+    assert files.show_times(5, 6) == ["1970-01-01 00:00:00.000000005 UTC",
+                                      "1970-01-01 00:00:00.000000006 UTC"]

@@ -16,7 +16,7 @@ from events import MINUTE
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import DataError, Missing
-from horovod_opt.io.index import builder, places
+from horovod_opt.io.index import build_lock, builder, places
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,8 @@ def data(tmp_path):
 
 def test_candidates(tmp_path, cache, monkeypatch):
     beside, cached = places.candidates(tmp_path / "*.tar")
-    assert beside.parent == tmp_path / ".horovod-opt-index" and beside.suffix == ".hoi"
+    assert beside.parent == tmp_path and beside.suffix == ".hoi"
+    assert beside.name.startswith(".horovod-opt-index-")
     assert cached.parent == cache / "horovod-opt" / "index" and cached.name != beside.name
     monkeypatch.chdir(tmp_path)
     assert places.candidates("*.tar") == places.candidates(["./*.tar"]) == (beside, cached)
@@ -105,7 +106,7 @@ def test_no_space_beside_the_data(data, cache, monkeypatch):
 
     monkeypatch.setattr(places.os, "fsync", of_a_full_disk)
     assert index.build(data).place == str(cached)
-    assert [path.name for path in beside.parent.iterdir()] == [f"{beside.name}.lock"]
+    assert [path.name for path in beside.parent.iterdir()] == ["a.tfrecord"]
 
 
 def test_no_space_anywhere(data, monkeypatch):
@@ -146,7 +147,6 @@ def test_it_is_synced_before_it_is_renamed(data, monkeypatch):
 
 def test_what_a_killed_writer_left_is_removed(data):
     beside, _ = places.candidates(data)
-    beside.parent.mkdir()
     temporary = beside.parent / f"{beside.name}.0.tmp"
     recent = beside.parent / f"{beside.name}.1.tmp"
     for path in (temporary, recent):
@@ -172,7 +172,7 @@ def test_the_second_job_waits_and_uses_the_first_ones(data, monkeypatch):
         lock(*args)
 
     monkeypatch.setattr(builder.tfrecord, "scan", slow)
-    monkeypatch.setattr(places, "flock", flock)
+    monkeypatch.setattr(build_lock, "flock", flock)
     built = []
     jobs = [threading.Thread(target=lambda: built.append(index.build(data))) for _ in range(2)]
     jobs[0].start()
@@ -189,13 +189,13 @@ def test_the_second_job_builds_if_the_first_ones_lacks_checksums(tmp_path, monke
     lock = fcntl.flock
 
     def other_job_first(file, operation):
-        monkeypatch.setattr(places, "flock", lock)
+        monkeypatch.setattr(build_lock, "flock", lock)
         place = places.candidates(path)[0]
         data_index = builder._scan(builder.formats.find(path), False, None)
         places.write([place], builder.index_file.pieces(data_index))
         lock(file, operation)
 
-    monkeypatch.setattr(places, "flock", other_job_first)
+    monkeypatch.setattr(build_lock, "flock", other_job_first)
     assert index.build(path).crc is not None
 
 
@@ -203,13 +203,13 @@ def test_a_file_system_without_locks(data, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(places, "flock", no_locks)
+    monkeypatch.setattr(build_lock, "flock", no_locks)
     index.build(data)
     assert index.load(data).samples == 2
 
 
 def build_often(path, times):
-    places.flock = lambda *_: None  # as on a file system without locks
+    build_lock.flock = lambda *_: None  # as on a file system without locks
     for _ in range(times):
         index.build(path)
 
@@ -226,3 +226,50 @@ def test_processes_that_write_at_once_leave_no_torn_file(data):
         job.join()
         assert job.exitcode == 0
     assert not list(places.candidates(data)[0].parent.glob("*.tmp"))
+
+
+# What earlier versions have left: a folder.
+
+
+def as_earlier(pattern) -> Path:
+    """The index of `pattern` where earlier versions have kept it."""
+    beside = Path(index.build(pattern).place)
+    folder = beside.parent / ".horovod-opt-index"
+    folder.mkdir(exist_ok=True)
+    old = folder / beside.name[len(".horovod-opt-index-"):]
+    beside.rename(old)
+    Path(f"{old}.lock").touch()
+    return old
+
+
+@pytest.mark.parametrize("call", [index.load, index.build])
+def test_the_folder_of_an_earlier_version_is_moved(tmp_path, call):
+    data_sets.files(tmp_path, {"cat/1": b"x", "dog/1": b"yy", "b.tfrecord": data_sets.framed(b"")})
+    patterns = [tmp_path, tmp_path / "*.tfrecord"]
+    old = [as_earlier(pattern) for pattern in patterns]
+    assert call(patterns[0]).samples == 2
+    assert not old[0].parent.exists()
+    assert index.load(patterns[1]).samples == 1
+    assert {entry.name for entry in os.scandir(tmp_path) if entry.is_dir()} == {"cat", "dog"}
+
+
+def test_the_folder_of_an_earlier_version_is_used_where_it_cannot_be_moved():
+    with tempfile.TemporaryDirectory() as name:
+        path = data_sets.tfrecord(Path(name) / "a.tfrecord", [b"x"])
+        old = as_earlier(path)
+        for file in (path, old):
+            file.chmod(0o644)
+        for folder in (old.parent, Path(name)):
+            folder.chmod(0o555)
+        with data_sets.unprivileged():
+            assert index.load(path).place == str(old)
+        for folder in (old.parent, Path(name)):
+            folder.chmod(0o755)
+
+
+def test_a_folder_of_classes_has_no_other_folder(tmp_path):
+    """torchvision.datasets.folder.find_classes() takes each for a class."""
+    data_sets.files(tmp_path, {"cat/1": b"x", "dog/1": b"yy"})
+    assert Path(index.build(tmp_path).place).parent == tmp_path
+    assert {entry.name for entry in os.scandir(tmp_path) if entry.is_dir()} == {"cat", "dog"}
+    assert index.load(tmp_path).classes == ("cat", "dog")

@@ -9,7 +9,12 @@ from events import MINUTE
 from thread_ranks import on_ranks
 
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.job.agreement import require_agreement, require_equal, run_together
+from horovod_opt.io.job.agreement import (
+    Abandoned,
+    require_agreement,
+    require_equal,
+    run_together,
+)
 from horovod_opt.io.job.communication import ALONE
 
 
@@ -47,6 +52,22 @@ def fail_on(rank: int, error: Exception):
 def test_all_raise_what_one_raises():
     errors = on_ranks(3, fail_on(1, DataError("no such file: x")))
     assert [type(error) for error in errors] == [DataError] * 3
+    assert {str(error) for error in errors} == {"rank 1: no such file: x"}
+
+
+def test_what_has_failed_elsewhere_need_not_be_ended():
+    """Here it would take for ever."""
+    def act(ranks, is_over):
+        if ranks.rank == 1:
+            raise DataError("no such file: x")
+        assert is_over.wait(MINUTE)
+        raise Abandoned("text that nobody sees")
+
+    def run(ranks):
+        is_over = threading.Event()
+        return run_together(ranks, lambda: act(ranks, is_over), is_over)
+
+    errors = on_ranks(3, run)
     assert {str(error) for error in errors} == {"rank 1: no such file: x"}
 
 

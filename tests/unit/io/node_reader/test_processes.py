@@ -401,16 +401,16 @@ def test_without_descriptors_the_reader_sleeps_until_there_is_one(monkeypatch, n
     """Then it answers who has waited."""
     times, has_room = without_descriptors(monkeypatch, number)
     file = os.memfd_create("cache")
-    server = handover.HandoverServer(file, 1, lambda rank: None)
+    server = handover.HandoverServer([file], 1, lambda rank: None)
     with ThreadPoolExecutor() as threads:
         client = threads.submit(HandoverClient, server.address, RANK, 0)
         wait_until(lambda: len(times) >= 4)
         has_room.set()
         taken = client.result(MINUTE)
-    assert os.path.sameopenfile(taken.file, file)
+    assert os.path.sameopenfile(taken.files[0], file)
     taken.let_go()
     server.close()
-    for taken_file in taken.file, file:
+    for taken_file in *taken.files, file:
         os.close(taken_file)
     assert min(np.diff(times)) >= handover._REST_SECONDS
 

@@ -170,7 +170,7 @@ def test_without_room_beside_the_data_the_index_is_in_the_cache(tmp_path):
 
 def test_without_room_anywhere_it_says_where_and_what_to_do(tmp_path):
     message = on_full_disks(tmp_path, "data", "cache")
-    assert message.startswith(f"the index cannot be written: {tmp_path}/data/.horovod-opt-index/")
+    assert message.startswith(f"the index cannot be written: {tmp_path}/data/.horovod-opt-index-")
     assert message.count("No space left on device") == 2
     assert f"{tmp_path}/cache/horovod-opt/index/" in message
     assert message.endswith("remedy: make room or name another place: index= of open, --output of "

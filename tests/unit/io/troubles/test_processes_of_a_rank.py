@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import traceback
 
 import psutil
@@ -86,3 +88,38 @@ def test_a_killed_worker_is_an_error_and_nothing_is_lost(path):
         for batch in hio.torch.loader(data, 8, decode=number, workers=1, epochs=1):
             numbers += batch.tolist()
     assert sorted(numbers) == list(range(SAMPLES))
+
+
+SCRIPT = """
+import multiprocessing, sys
+import horovod_opt.io as hio
+
+class OpensItself:
+    def __getstate__(self):
+        return 1
+
+    def __setstate__(self, state):
+        with hio.open(sys.argv[1]) as data:
+            print(len(data))
+
+data = hio.open(sys.argv[1])
+worker = multiprocessing.get_context("spawn").Process(target=print, args=(OpensItself(),))
+worker.start()
+worker.join()
+"""
+
+
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_a_script_that_is_run_again_is_told_the_remedy(path, tmp_path, is_guarded):
+    """What is below `if __name__` may open data in a worker."""
+    begin, _, rest = SCRIPT.partition("data = ")
+    script = tmp_path / "script.py"
+    script.write_text(f"{begin}if __name__ == '__main__':\n    data = " +
+                      rest.replace("\n", "\n    ") if is_guarded else SCRIPT)
+    run = subprocess.run([sys.executable, script, path], capture_output=True, text=True,
+                         timeout=100, check=True)
+    if is_guarded:
+        assert run.stdout.splitlines()[0] == str(SAMPLES)
+    else:
+        assert "InputError: a process that the script has started opens the data" in run.stderr
+        assert "below `if __name__ == '__main__':`" in run.stderr
