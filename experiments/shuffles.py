@@ -34,10 +34,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
-from shuffle_orders import BATCH, ORDERS, RANKS, Shares
 from study import Study
 
 from graph_analysis.palette import BLUE, GREY
+from horovod_lab.io.peers.orders import BATCH, ORDERS, RANKS, Shares
 from horovod_lab.measuring import documents
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.literature import WINDOWED_ACCURACY

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-import shuffle_orders
 import shuffles
-from shuffle_orders import BATCH, BUFFER, ORDERS, RANKS, through_buffer
 
+from horovod_lab.io.peers import orders
+from horovod_lab.io.peers.orders import BATCH, BUFFER, ORDERS, RANKS, through_buffer
 from horovod_opt.io.order.rank_view import look
 
 SAMPLES = 24_000
@@ -88,5 +88,5 @@ def test_a_network_learns(tmp_path, monkeypatch):
 
 
 def test_sizes_of_files_are_those_that_the_page_says():
-    assert shuffle_orders.MDS_SAMPLES == 610
-    assert f"{shuffle_orders.BLOCK:,}" in shuffles.STUDY.description
+    assert orders.MDS_SAMPLES == 610
+    assert f"{orders.BLOCK:,}" in shuffles.STUDY.description

@@ -1,4 +1,5 @@
-"""In which order ranks get samples, by pipeline: what shuffles.py trains with."""
+"""In which order ranks get samples, by pipeline, without reading any: for experiments/shuffles.py.
+"""
 
 from __future__ import annotations
 
