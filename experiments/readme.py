@@ -130,9 +130,11 @@ def section(study: Study, documents: Sequence[dict[str, Any]], folder: Path) -> 
 
 
 def tables_of_training(documents: Sequence[dict[str, Any]]) -> list[str]:
-    """What benchmarks of training measured, whole; their notes once, behind the tables."""
-    grids = [grid for document in documents if document["kind"] == "bench"
-             for grid in tables(document)]
+    """What benchmarks of training, and of orders, measured, whole; their notes once, behind the
+    tables."""
+    of_kind = {"bench": tables, "shuffles": lambda document: shuffles.section(document).grids}
+    grids = [grid for document in documents if document["kind"] in of_kind
+             for grid in of_kind[document["kind"]](document)]
     notes = dict.fromkeys(grid.note for grid in grids)
     return [*(line for grid in grids
               for line in (grid.title, "", *markdown_table(grid.columns, grid.rows), "")),

@@ -41,7 +41,7 @@ SAID = {
                            "InputError"),
     "a record larger than memory": (r"memory=1\.00 KiB is less than the \S+ KiB that shards=",
                                     "InputError"),
-    "a newer state": (r"the state has version 2, this horovod-opt reads up to 1", "InputError"),
+    "a newer state": (r"the state has version 3, this horovod-opt reads up to 2", "InputError"),
     "unreadable for one": (r"rank \d: .*locked/b\.tfrecord: cannot be read for user id 65534: "
                            "Permission denied", "DataError"),
     "missing for one": (r"data differs between the ranks: .*2 files.* on ranks? [\d, ]+; .*1 files",
@@ -92,7 +92,7 @@ def make_data(root: Path) -> dict[str, dict]:
     cases["seeds differ"]["open"] = {"seed": [0, 1, 1]}
     cases["batch sizes differ"]["loader"] = {"batch_size": [2, 3, 3]}
     cases["a record larger than memory"]["open"] = {"memory": 1024}
-    cases["a newer state"]["state"] = {"version": 2}
+    cases["a newer state"]["state"] = {"version": 3}
     return cases
 
 

@@ -211,7 +211,8 @@ def test_what_each_rank_sees_is_measured_too():
     halves = [np.random.default_rng(1).permutation(2000) + first for first in (0, 2000)]
     seen = observer.shuffle(halves, [[100] * 20] * 2, 4000)
     assert seen["rank_rl"] > 0.95
-    assert seen["rank_classes"] == pytest.approx(0.89, abs=0.02)  # 79 of 400 runs, 89 are right
+    # 81 of 400 runs, as none of 10 samples comes twice; 89 are right.
+    assert seen["rank_classes"] == pytest.approx(0.91, abs=0.02)
     runs = observer.shuffle([np.arange(2000), np.arange(2000, 4000)], [[100] * 20] * 2, 4000)
     assert runs["rank_rl"] == 0 and runs["rank_classes"] < 0.15
 

@@ -1,0 +1,213 @@
+"""How a network trains on data that is sorted by class, by the order in which ranks get it.
+
+Eight ranks on four nodes, 32 samples a rank and step, train a network of three layers for two
+epochs on 64,000 samples of 100 classes, which lie one class after the other, as in a folder of
+classes. Samples are the class's centre and noise. Ranks average gradients; with batch normalization
+each normalizes by its own batch. The accuracy, on other samples, is that of rank 0's network, which
+a checkpoint has.
+
+Orders: a permutation of all samples for each epoch; horovod_opt.io's (`hio`), by default, for
+samples of 110 KB in a folder and in records, and for small records of 3 KB with all ranks on one
+node, beside the orders of records by its rules of version 1; MosaicML Streaming's `py1e`;
+tf.data's, each rank's TFRecord files in a random order, four at a time, through a buffer of 1,000
+samples; WebDataset's, each rank's tars in a random order through such a buffer; the data's own.
+Those of other pipelines are simulated, with files of 1,000 samples, MosaicML's of 64 MiB. Its block
+of 262,144 samples holds all that a node has in an epoch; larger data would be shuffled less.
+
+Windows of `hio` hold 1.5 GiB: less than a quarter of the samples of 110 KB, and all of the small
+ones. Without batch normalization it does not matter which rank has which sample of a step, so that
+what `hio, records` loses, as much as by the rules of version 1, is due to windows.
+
+The source trained AlexNet on a quarter of the data at a time, whose files were in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from study import Study
+
+from graph_analysis.palette import BLUE, GREY
+from horovod_lab.io.peers.orders import BATCH, ORDERS, RANKS, Shares
+from horovod_lab.measuring import documents
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
+from horovod_lab.measuring.literature import WINDOWED_ACCURACY
+from horovod_lab.measuring.present import Grid, Picture, Section, show
+from horovod_lab.report.source import Beside
+from horovod_opt.arguments import INTERRUPTED, positive
+from horovod_opt.io.order.rank_view import look
+
+FILE = "shuffles"
+EPOCHS, CLASSES, FEATURES, HIDDEN, TEST = 2, 100, 64, 128, 10_000
+SPREAD = 0.5  # of the classes' centres, beside 1 of their samples
+RATE, MOMENTUM = 0.05, 0.9
+NETWORKS = {"with": True, "without": False}  # batch normalization
+
+
+class Trainings:
+    passes_on = ""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--samples", type=positive, default=64_000, metavar="N",
+                            help="(%(default)s)")
+        parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="(%(default)s)")
+
+    def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
+        console = Console(stderr=True)
+        document = documents.new(FILE, ["python", "experiments/shuffles.py"])
+        document |= {"samples": options.samples, "ranks": RANKS, "batch": BATCH,
+                     "epochs": EPOCHS, "orders": []}
+        start = time.monotonic()
+        try:
+            with end_as_by_ctrl_c():
+                for name in ORDERS:
+                    row = measure(name, options.samples, options.seeds)
+                    document["orders"].append(row)
+                    console.print(f"{name}: {show_percent(row['accuracy']['with'])} % with batch "
+                                  f"normalization, {show_percent(row['accuracy']['without'])} % "
+                                  "without")
+        except KeyboardInterrupt:
+            console.print("Interrupted: nothing is kept.")
+            return INTERRUPTED
+        document["seconds"] = round(time.monotonic() - start, 1)
+        documents.save(folder / f"{FILE}.json", document)
+        show(section(document), folder)
+        return 0
+
+
+def measure(name: str, samples: int, seeds: int) -> dict[str, Any]:
+    """Accuracies by seed, and the part of the classes of independent draws in a rank's batch."""
+    row: dict[str, Any] = {"order": name, "accuracy": {network: [] for network in NETWORKS}}
+    labels = np.arange(samples) * CLASSES // samples
+    for seed in range(seeds):
+        epochs = [ORDERS[name](samples, seed, epoch) for epoch in range(EPOCHS)]
+        streams = [epochs[0][:, rank].ravel() for rank in range(RANKS)]
+        row["classes"] = look(streams, [[BATCH] * len(epochs[0])] * RANKS, labels, False).part
+        for network, has_norm in NETWORKS.items():
+            row["accuracy"][network].append(train(labels, epochs, seed, has_norm))
+    return row
+
+
+def train(labels: np.ndarray, epochs: Sequence[Shares], seed: int, has_norm: bool) -> float:
+    """All ranks at once: their weights are equal, so they are the first dimension of the input."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    centres = SPREAD * torch.randn(CLASSES, FEATURES)
+    answers = torch.from_numpy(labels)
+    inputs = centres[answers] + torch.randn(len(labels), FEATURES)
+    test_answers = torch.randint(CLASSES, (TEST,))
+    test = centres[test_answers] + torch.randn(TEST, FEATURES)
+    sizes = [FEATURES, HIDDEN, HIDDEN, CLASSES]
+    layers = [torch.nn.Linear(*size) for size in zip(sizes, sizes[1:])]
+    norms = [Normalization() for _ in layers[1:]] if has_norm else []
+    parameters = [parameter for layer in layers for parameter in layer.parameters()]
+    optimizer = torch.optim.SGD(parameters, RATE, MOMENTUM)
+
+    def forward(values: torch.Tensor, is_training: bool) -> torch.Tensor:
+        for number, layer in enumerate(layers):
+            values = layer(values)
+            if number < len(norms):
+                values = norms[number](values, is_training)
+            if number < len(layers) - 1:
+                values = torch.relu(values)
+        return values
+
+    for shares in epochs:
+        for batch in torch.from_numpy(shares):
+            outputs = forward(inputs[batch], True)
+            loss = torch.nn.functional.cross_entropy(outputs.flatten(0, 1),
+                                                     answers[batch].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        right = forward(test, False).argmax(1) == test_answers
+    return float(right.float().mean())
+
+
+class Normalization:
+    """Of each rank's batch by itself; rank 0's running mean and variance, as PyTorch keeps them.
+    Neither weight nor bias: the layer behind it has them."""
+
+    def __init__(self) -> None:
+        self._mean: Any = 0.0
+        self._variance: Any = 1.0
+
+    def __call__(self, values: Any, is_training: bool) -> Any:
+        if not is_training:
+            return (values - self._mean) / (self._variance + 1e-5)**0.5
+        mean = values.mean(1, keepdim=True)
+        variance = values.var(1, unbiased=False, keepdim=True)
+        self._mean = 0.9 * self._mean + 0.1 * mean[0].detach()
+        self._variance = 0.9 * self._variance + 0.1 * variance[0].detach()
+        return (values - mean) / (variance + 1e-5)**0.5
+
+
+def show_percent(values: Sequence[float]) -> str:
+    """Mean, smallest to largest."""
+    return (f"{100 * statistics.fmean(values):.1f} ({100 * min(values):.1f} to "
+            f"{100 * max(values):.1f})")
+
+
+def section(document: dict[str, Any]) -> Section:
+    rows = [(row["order"], f"{100 * row['classes']:.0f}",
+             *(show_percent(row["accuracy"][network]) for network in NETWORKS))
+            for row in document["orders"]]
+    seeds = len(document["orders"][0]["accuracy"]["with"])
+    return Section(STUDY.title, STUDY.description, [Grid(
+        "Accuracy by order", ("order", "classes in a rank's batch, % of independent draws",
+                              "with batch normalization, %", "without, %"), rows,
+        f"Means of {seeds} seeds, smallest to largest.")], [picture(document)])
+
+
+def picture(document: dict[str, Any]) -> Picture:
+    rows = document["orders"]
+    figure = Figure(figsize=(8.0, 1.4 + 0.4 * len(rows)), layout="constrained")
+    axis = figure.subplots()
+    for colour, offset, network in zip((BLUE, GREY), (-0.12, 0.12), NETWORKS):
+        means = [100 * statistics.fmean(row["accuracy"][network]) for row in rows]
+        places = [place + offset for place in range(len(rows))]
+        axis.plot(means, places, "o", color=colour, label=f"{network} batch normalization")
+        for place, row in zip(places, rows):
+            values = [100 * value for value in row["accuracy"][network]]
+            axis.plot([min(values), max(values)], [place, place], color=colour)
+    axis.set(xlim=(0, None), xlabel="accuracy of rank 0's network, %")
+    axis.set_yticks(range(len(rows)), [row["order"] for row in rows])
+    axis.invert_yaxis()
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+    return Picture(FILE, STUDY.title, "Dots are means of the seeds, lines reach from the smallest "
+                   "to the largest.", figure)
+
+
+def compare(found: Sequence[dict[str, Any]]) -> list[Beside]:
+    return list(losses(found))
+
+
+def losses(found: Sequence[dict[str, Any]]) -> Iterator[Beside]:
+    """Of accuracy, to a full shuffle."""
+    for document in found:
+        accuracy = {row["order"]: row["accuracy"] for row in document["orders"]}
+        for name in ("hio, folder", "hio, records"):
+            for network in NETWORKS:
+                yield Beside(WINDOWED_ACCURACY, statistics.fmean(
+                    accuracy["full shuffle"][network]) - statistics.fmean(accuracy[name][network]),
+                    f"{name}, {network} batch normalization")
+
+
+STUDY = Study(name=FILE, text=__doc__, repeats=("Figure 8 of Zhu et al. 2018",),
+              measurement=Trainings(), compare=compare)
+
+if __name__ == "__main__":
+    sys.exit(STUDY.main())
