@@ -25,8 +25,12 @@ _OTHERS = {  # what cannot
     "MDS": rf"\.mds({_COMPRESSED})?$", "Arrow": r"\.(arrow|feather)$", "Parquet": r"\.parquet$",
     "FFCV": r"\.beton$", "RecordIO": r"\.rec$"}
 _NAMES = {kind: re.compile(name, re.IGNORECASE) for kind, name in {**_READ, **_OTHERS}.items()}
-# Of what has one of these extensions, or another, files are looked into.
-_MOST_KINDS, _OF_A_KIND = 16, 3
+# Names that may be one of these; a folder can have millions of others.
+_ENDS = (".tar", ".tgz", ".mdb", ".lmdb", ".mds", ".arrow", ".feather", ".parquet", ".beton",
+         ".rec", ".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
+# Of how many files, evenly, extensions are looked at; of how many extensions how many files are
+# looked into.
+_MOST_FILES, _MOST_KINDS, _OF_A_KIND = 10_000, 16, 3
 # What lies beside folders of classes, and is no sample.
 _DOCUMENTS = frozenset({"", ".md", ".txt", ".rst", ".json", ".jsonl", ".csv", ".tsv", ".yaml",
                         ".yml", ".xml", ".html", ".pdf", ".mat", ".pkl", ".py", ".sh", ".log"})
@@ -62,6 +66,9 @@ def refuse(root: str, listing: Listing) -> None:
 
 def _shards_by_name(files: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in files:
+        lower = name.lower()
+        if not (lower.endswith(_ENDS) or "tfrecord" in lower):
+            continue
         base = os.path.basename(name)
         if base != lmdb_file.LOCK:
             for kind, pattern in _NAMES.items():
@@ -71,7 +78,7 @@ def _shards_by_name(files: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _shards_by_content(root: str, files: Sequence[str]) -> Iterator[tuple[str, str]]:
     by_extension: dict[str, list[str]] = {}
-    for name in files:
+    for name in files[::max(len(files) // _MOST_FILES, 1)]:
         by_extension.setdefault(_extension(name), []).append(name)
     for names in sorted(by_extension.values(), key=len, reverse=True)[:_MOST_KINDS]:
         places = {0, len(names) // 2, len(names) - 1}

@@ -91,4 +91,7 @@ def _decode_batch_seeded(decode_batch: DecodeBatch, samples: SampleBatch) -> Any
 def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.manual_seed(seed)
+    else:  # a seed of devices that nobody uses costs a stack trace each: 0.5 ms together
+        torch.default_generator.manual_seed(seed)

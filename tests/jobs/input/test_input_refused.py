@@ -48,7 +48,8 @@ SAID = {
                         "InputError"),
     "another size for one": (r"data differs between the ranks: .*; ", "InputError"),
     "other contents for one": (r"contents differs between the ranks", "InputError"),
-    "no index for one of a node": (r"rank 1: .*\.hoi: no index; remedy", "DataError"),
+    "no index for one of a node": (r"rank 1: .*\.hoi: no index, or not the one .*; remedy",
+                                  "DataError"),
     "nothing wrong": ("", ""),
 }
 

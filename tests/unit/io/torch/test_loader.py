@@ -16,6 +16,7 @@ from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
 from horovod_opt.io.node_reader import reader_process
+from horovod_opt.io.torch import dataset
 
 
 def records(count: int) -> list[bytes]:
@@ -175,6 +176,15 @@ def test_workers_seed_pytorch_by_the_sample(tfrecords):
 
     assert drawn(1) == drawn(2)
     assert len(set(drawn(1))) == 300
+
+
+def test_seeding_a_sample_asks_no_device(monkeypatch):
+    """It is done for each sample, and would cost more than to decode a small one."""
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    monkeypatch.setattr(torch, "manual_seed", lambda _: pytest.fail("all devices are seeded"))
+    dataset._seed(5)
+    assert torch.equal(torch.rand(3), expected)
 
 
 @pytest.mark.parametrize("options", [{}, {"workers": 2}])
