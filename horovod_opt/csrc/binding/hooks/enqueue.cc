@@ -20,7 +20,6 @@
 namespace horovod_opt {
 namespace {
 
-thread_local PlannedKey next_key;
 thread_local bool calls_are_planned = true;
 
 using horovod::common::DataType;
@@ -224,10 +223,6 @@ Status EnqueueJoin(ProcessSet& process_set, TensorTableEntry& entry, Request& re
   }
   return process_set.tensor_queue.AddToTensorQueue(entry, request);
 }
-
-void UseKey(PlannedKey key) { next_key = key; }
-
-PlannedKey TakeKey() { return std::exchange(next_key, PlannedKey()); }
 
 bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 
