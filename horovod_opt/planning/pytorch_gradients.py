@@ -59,7 +59,7 @@ class GradientPlan:
         self._add(_gradients(optimizer, parameters))
 
     def key_of(self, name: str) -> tuple[int, int]:
-        """What the allreduce of the gradient of `name` has as `opt_key`: its key and step."""
+        """What the allreduce of the gradient of `name` has as `opt_key` and `opt_step`."""
         if not self._is_planned(name):
             return NO_KEY
         self._step = self._step or next(_steps)

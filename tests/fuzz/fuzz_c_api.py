@@ -79,8 +79,8 @@ def _reject(draw: Draw) -> None:
 
 
 def _use_key(draw: Draw) -> None:
-    key = draw.choice(KEYS), draw.below(3)
-    handle = hvd.allreduce_async_(torch.ones(3), op=hvd.Sum, opt_key=key)
+    handle = hvd.allreduce_async_(torch.ones(3), op=hvd.Sum, opt_key=draw.choice(KEYS),
+                                  opt_step=draw.below(3))
     assert hvd.synchronize(handle).tolist() == [1, 1, 1]
 
 
