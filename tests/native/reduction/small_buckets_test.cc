@@ -105,8 +105,8 @@ TEST(SmallBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
-  SmallBuckets small_buckets(queue, places, 0, 1,
-                             [](Work, const auto&) { ADD_FAILURE() << "it has no contribution"; });
+  SmallBuckets small_buckets(plans, queue, places, 0, 1, {
+      [](const Work&) { ADD_FAILURE() << "it has no contribution"; }, {}, {}, {}});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ArrivalPtr arrival = std::make_unique<BrokenArrival>();
@@ -124,15 +124,17 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
   int depth = 0, deepest = 0, performed = 0;
-  SmallBuckets small_buckets(queue, places, 0, 1, [&](Work work, const auto& done) {
+  const auto call_back = [&](const Work& work, const std::string& error) {
+    EXPECT_EQ(error, "");
     deepest = std::max(deepest, ++depth);
     ++performed;
-    plans.MarkReduced(work);
-    done();
     ArrivalPtr next = std::make_unique<NumberArrival>();
     ArriveAt(plans, work.bucket->first().key == 1 ? 2 : 1, next, 4, kIntSums);
     --depth;
-  });
+  };
+  SmallBuckets small_buckets(
+      plans, queue, places, 0, 1,
+      {[](const Work&) {}, [](const Work&, auto, bool) {}, {}, call_back});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ASSERT_TRUE(Activate(plans, CallPlan("q", 1, 2)));
