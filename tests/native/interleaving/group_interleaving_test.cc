@@ -46,16 +46,14 @@ Group::Group(const Program& program)
     rank.places = std::make_unique<BucketPlaces>(PlacesMemory(), number, kRanks);
     rank.plans = std::make_unique<PlanTable>(4, [](const Work&) {}, [] {});
     const SmallBuckets::Binding binding{
-        [](const Work&) {},
-        [](const Work&, auto, bool) {},
+        [](const Work&) {}, [](const Work&, auto, bool) {},
         [](const Work&, const auto& problem) -> std::string { throw Violation(problem.what()); },
         [this, number](const Work& work, const std::string&) {
           CallBack(number, work.arrivals, true);
         }};
     // Spins for one look: it has taken too long unless the others have come before.
-    rank.small_buckets = std::make_unique<SmallBuckets>(*rank.plans, *queue_, *rank.places, number,
-                                                        kRanks, binding,
-                                                        std::chrono::nanoseconds(-1));
+    rank.small_buckets = std::make_unique<SmallBuckets>(
+        *rank.plans, *queue_, *rank.places, number, kRanks, binding, std::chrono::nanoseconds(-1));
     rank.plans->UseSmallBucketPath(*rank.small_buckets, 4096);
     Plan plan = MakePlan("p", program.buckets, buckets);
     for (Slot& slot : plan.slots) slot.reduction = kReduction;

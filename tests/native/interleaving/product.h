@@ -103,6 +103,7 @@ inline std::optional<Arithmetic> ArithmeticOf(int, int) {
 #include "horovod_opt/csrc/core/plan/consensus.cc"
 #include "horovod_opt/csrc/core/plan/plan.cc"
 #include "horovod_opt/csrc/core/plan/plan_run.cc"
+#include "horovod_opt/csrc/core/plan/plan_run_votes.cc"
 #include "horovod_opt/csrc/core/plan/plan_table.cc"
 #include "horovod_opt/csrc/core/plan/plan_table_reports.cc"
 #include "horovod_opt/csrc/core/plan/plan_table_votes.cc"

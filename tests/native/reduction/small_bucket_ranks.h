@@ -67,8 +67,7 @@ class SmallBucketRank {
         small_buckets_(std::make_unique<SmallBuckets>(
             plans_, queue_, places_, rank, ranks,
             SmallBuckets::Binding{
-                [this](const Work&) { ++performed_; },
-                [](const Work&, auto, bool) {},
+                [this](const Work&) { ++performed_; }, [](const Work&, auto, bool) {},
                 [](const Work&, const auto& problem) { return std::string(problem.what()); },
                 [this](const Work& work, const std::string& error) {
                   EXPECT_EQ(error, "");

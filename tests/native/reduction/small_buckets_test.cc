@@ -105,8 +105,9 @@ TEST(SmallBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
-  SmallBuckets small_buckets(plans, queue, places, 0, 1, {
-      [](const Work&) { ADD_FAILURE() << "it has no contribution"; }, {}, {}, {}});
+  SmallBuckets small_buckets(
+      plans, queue, places, 0, 1,
+      {[](const Work&) { ADD_FAILURE() << "it has no contribution"; }, {}, {}, {}});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ArrivalPtr arrival = std::make_unique<BrokenArrival>();
@@ -132,9 +133,8 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
     ArriveAt(plans, work.bucket->first().key == 1 ? 2 : 1, next, 4, kIntSums);
     --depth;
   };
-  SmallBuckets small_buckets(
-      plans, queue, places, 0, 1,
-      {[](const Work&) {}, [](const Work&, auto, bool) {}, {}, call_back});
+  SmallBuckets small_buckets(plans, queue, places, 0, 1,
+                             {[](const Work&) {}, [](const Work&, auto, bool) {}, {}, call_back});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ASSERT_TRUE(Activate(plans, CallPlan("q", 1, 2)));
