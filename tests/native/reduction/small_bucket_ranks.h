@@ -65,10 +65,11 @@ class SmallBucketRank {
         places_(node.places.data(), rank, ranks),
         rank_(rank),
         small_buckets_(std::make_unique<SmallBuckets>(
-            plans_, queue_, places_, rank, ranks,
+            plans_, counters_, queue_, places_, rank, ranks,
             SmallBuckets::Binding{
-                [this](const Work&) { ++performed_; }, [](const Work&, auto, bool) {},
+                [this](const Work&) { ++performed_; },
                 [](const Work&, const auto& problem) { return std::string(problem.what()); },
+                [](const Work&) {},
                 [this](const Work& work, const std::string& error) {
                   EXPECT_EQ(error, "");
                   CallBack(work);
@@ -184,6 +185,7 @@ class SmallBucketRank {
   std::array<std::atomic<int>, 64> sums_{};   // by key
   PlanTable plans_{kBucketIds, [](const auto&) { ADD_FAILURE() << "a bucket without a place"; },
                    [] {}};
+  PathCounters counters_;
   std::unique_ptr<SmallBuckets> small_buckets_;
   std::function<void()> after_callback_;
   std::thread thread_;

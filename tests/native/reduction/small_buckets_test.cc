@@ -105,8 +105,9 @@ TEST(SmallBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
+  PathCounters counters;
   SmallBuckets small_buckets(
-      plans, queue, places, 0, 1,
+      plans, counters, queue, places, 0, 1,
       {[](const Work&) { ADD_FAILURE() << "it has no contribution"; }, {}, {}, {}});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
@@ -133,8 +134,10 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
     ArriveAt(plans, work.bucket->first().key == 1 ? 2 : 1, next, 4, kIntSums);
     --depth;
   };
-  SmallBuckets small_buckets(plans, queue, places, 0, 1,
-                             {[](const Work&) {}, [](const Work&, auto, bool) {}, {}, call_back});
+  PathCounters counters;
+  const auto nothing = [](const Work&) {};
+  SmallBuckets small_buckets(plans, counters, queue, places, 0, 1,
+                             {nothing, {}, nothing, call_back});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ASSERT_TRUE(Activate(plans, CallPlan("q", 1, 2)));
@@ -142,6 +145,9 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   ArriveAt(plans, 1, first, 4, kIntSums);
   EXPECT_EQ(deepest, 1);
   EXPECT_EQ(performed, 1);
+  EXPECT_EQ(counters.Read().buckets, 1);
+  EXPECT_EQ(counters.Read().bytes, 4);
+  EXPECT_EQ(counters.Read().iterations, 0) << "it is a call";
   EXPECT_EQ(queue.Size(), 2u) << "the second one is left to the thread";
 }
 

@@ -26,16 +26,6 @@ using horovod::common::Timeline;
 
 constexpr std::chrono::milliseconds kShortly(1);
 
-// Of this rank's tensors, or in their place.
-std::int64_t BytesOf(const Work& work) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
-    bytes += work.arrivals[i] != nullptr ? work.arrivals[i]->segment.bytes
-                                         : work.bucket->plan->slots[work.bucket->slots[i]].bytes;
-  }
-  return bytes;
-}
-
 // Of a call that a joined rank is missing in: an error, as in mode off.
 Status Incomplete(const Work& work) {
   return Status::PreconditionError("Horovod: a rank has joined, so the " + work.bucket->plan->name +
@@ -61,7 +51,7 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
       cpus_(std::move(cpus)),
       rank_(controller.GetRank()),
       ranks_(controller.GetSize()),
-      small_buckets_(plans, node.ready(), node.places(), node.index(), ranks_,
+      small_buckets_(plans, counters, node.ready(), node.places(), node.index(), ranks_,
                      SmallBucketBinding()) {
   if (network.transport != nullptr) {
     engine_ = std::make_unique<ProgressEngine>(
@@ -102,14 +92,10 @@ InternodeBuckets::Binding PlannedPath::InternodeBinding(Network& network) {
 
 SmallBuckets::Binding PlannedPath::SmallBucketBinding() {
   return {[this](const Work& work) { StartInTimeline(timeline_, work); },
-          [this](const Work& work, Clock::time_point start, bool iteration_over) {
-            EndInTimeline(timeline_, work.arrivals);
-            Count(work, start, iteration_over);
-          },
           [this](const Work& work, const std::exception& problem) {
-            EndInTimeline(timeline_, work.arrivals);
             return Failed(problem, work.Describe()).reason();
           },
+          [this](const Work& work) { EndInTimeline(timeline_, work.arrivals); },
           [](const Work& work, const std::string& error) {
             CallBack(work, error.empty() ? Status::OK() : Status::UnknownError(error));
           }};
@@ -120,10 +106,10 @@ void PlannedPath::EndInternode(Work work, InternodeBuckets::Outcome outcome,
   EndInTimeline(timeline_, work.arrivals);
   switch (outcome) {
     case InternodeBuckets::Outcome::kReduced:
-      Count(work, start, plans_.MarkReduced(work));
+      plans_.MarkReduced(work, start, counters_);
       return CallBack(work, StatusOf(work));
     case InternodeBuckets::Outcome::kIncomplete:
-      Count(work, start, plans_.MarkReduced(work));
+      plans_.MarkReduced(work, start, counters_);
       return CallBack(work, Incomplete(work));
     case InternodeBuckets::Outcome::kDiffers:
       return CallBack(work, Differs(work.Describe()));
@@ -263,7 +249,7 @@ bool PlannedPath::Perform(int entry, WaitCounts& waits) {
     status = Failed(problem, work.Describe());
   }
   EndInTimeline(timeline_, work.arrivals);
-  if (goes_on) Count(work, start, plans_.MarkReduced(work));
+  if (goes_on) plans_.MarkReduced(work, start, counters_);
   CallBack(work, status);
   return goes_on;
 }
@@ -298,12 +284,6 @@ Status PlannedPath::Failed(const std::exception& problem, const std::string& buc
   if (dynamic_cast<const std::logic_error*>(&problem) != nullptr) return Differs(bucket);
   Fail(problem.what() + (", " + bucket));
   return ReductionFailed(Failure());
-}
-
-void PlannedPath::Count(const Work& work, Clock::time_point start, bool iteration_over) {
-  const auto now = Clock::now();
-  counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
-  if (iteration_over) counters_.AddIteration();
 }
 
 bool PlannedPath::Move(const Work& work, Status& status, WaitCounts& waits) {

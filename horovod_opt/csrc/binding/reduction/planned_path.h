@@ -108,7 +108,6 @@ class PlannedPath {
   void EndInternode(Work work, InternodeBuckets::Outcome outcome, Clock::time_point start);
   SmallBuckets::Binding SmallBucketBinding();
   InternodeBuckets::Binding InternodeBinding(Network& network);
-  void Count(const Work& work, Clock::time_point start, bool iteration_over);
 
   horovod::common::Timeline& timeline_;
   PlanTable& plans_;

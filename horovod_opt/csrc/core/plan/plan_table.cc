@@ -260,6 +260,12 @@ bool PlanTable::MarkReduced(const Work& work) {
   return progress.iteration_over && !work.bucket->plan->is_call;
 }
 
+void PlanTable::MarkReduced(const Work& work, Clock::time_point start, PathCounters& counters) {
+  const auto now = Clock::now();
+  counters.AddBucket(work.Bytes(), now - start, now - work.last_arrival);
+  if (MarkReduced(work)) counters.AddIteration();
+}
+
 void PlanTable::Finish() {
   std::lock_guard<std::shared_mutex> lock(mutex_);
   finishing_ = true;

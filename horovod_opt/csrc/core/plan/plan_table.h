@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/rank_texts.h"
+#include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
 #include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_ids.h"
@@ -85,6 +86,8 @@ class PlanTable {
   // Instead of Take(), where another group has taken the bucket back: its plan has ended.
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
   bool MarkReduced(const Work& work);  // true if its iteration is over
+  // The same, and counts it; `start`: of the reduction.
+  void MarkReduced(const Work& work, Clock::time_point start, PathCounters& counters);
 
   // --- votes ---
   // There is something to decide. Cleared by VoteRow().

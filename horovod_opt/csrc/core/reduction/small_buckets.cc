@@ -78,10 +78,11 @@ void SmallBuckets::Perform(Work work, bool spun) {
   binding_.begins(work);
   try {
     places_.Reduce(work.turn, *work.reduction, work.Tag());
-    binding_.reduced(work, start, plans_.MarkReduced(work));
+    plans_.MarkReduced(work, start, counters_);
   } catch (const std::exception& problem) {
     error = binding_.failed(work, problem);
   }
+  binding_.ends(work);
   if (spun) LeaveSpin(work.turn, false, true);
   const auto call_back = binding_.call_back;  // this may be gone by then
   --performing_;

@@ -51,9 +51,9 @@ class SmallBuckets : public SmallBucketPath {
   // By the framework's thread that performs a bucket.
   struct Binding {
     std::function<void(const Work& work)> begins;
-    std::function<void(const Work& work, Clock::time_point start, bool iteration_over)> reduced;
-    // Instead. Returns what the tensors get.
+    // Returns what the tensors get instead of their sums.
     std::function<std::string(const Work& work, const std::exception& problem)> failed;
+    std::function<void(const Work& work)> ends;
     // Touches nothing that is gone after Close(). `error`: empty: the tensors have their sums.
     std::function<void(const Work& work, const std::string& error)> call_back;
   };
@@ -62,9 +62,10 @@ class SmallBuckets : public SmallBucketPath {
   static constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds(50);
 
   // `rank`, `ranks`: in the group. `spin`: how long a framework's thread spins at most.
-  SmallBuckets(PlanTable& plans, ReadyQueue& queue, BucketPlaces& places, int rank, int ranks,
-               Binding binding, std::chrono::nanoseconds spin = kSpin)
+  SmallBuckets(PlanTable& plans, PathCounters& counters, ReadyQueue& queue, BucketPlaces& places,
+               int rank, int ranks, Binding binding, std::chrono::nanoseconds spin = kSpin)
       : plans_(plans),
+        counters_(counters),
         queue_(queue),
         places_(places),
         rank_(rank),
@@ -112,6 +113,7 @@ class SmallBuckets : public SmallBucketPath {
   static constexpr std::uint64_t kMostBehind = ReadyQueue::kEntries - ReadyQueue::kIds - 1024;
 
   PlanTable& plans_;
+  PathCounters& counters_;
   ReadyQueue& queue_;
   BucketPlaces& places_;
   const int rank_;
