@@ -26,6 +26,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_run.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_run_votes.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_reports.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/plan_table_votes.cc

@@ -24,7 +24,6 @@ TABLE = (
     Function("const char*", "horovod_opt_add_plan", "const char* text"),
     Function("void", "horovod_opt_remove_plan", "const char* hash"),
     Function("void", "horovod_opt_reject_plan", "const char* hash, const char* reason"),
-    Function("void", "horovod_opt_use_key", "int64_t key, int64_t step"),
     Function("void", "horovod_opt_leave_out", "int64_t key, const char* reason"),
     Function("const char*", "horovod_opt_plans"),
 )

@@ -36,10 +36,6 @@ class Planner:
         """From now on the plan with that hash stays negotiated, on every rank."""
         self._lib.horovod_opt_reject_plan(plan.encode(), reason.encode())
 
-    def use_key(self, key: int, step: int) -> None:
-        """The next allreduce that this thread asks for is the one with that key, of that step."""
-        self._lib.horovod_opt_use_key(key, step)
-
     def leave_out(self, key: int, reason: str) -> None:
         """The allreduce with that key does not come; other calls come in its place."""
         self._lib.horovod_opt_leave_out(key, reason.encode())

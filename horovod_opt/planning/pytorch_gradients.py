@@ -24,6 +24,7 @@ from horovod_opt.planning import plan_folder
 from horovod_opt.planning.planner import Planner, bucket_bytes
 
 planner: Planner | None = None  # in mode topo
+NO_KEY = 0, 0
 _keys = itertools.count(1)
 _steps = itertools.count(1)
 
@@ -57,11 +58,12 @@ class GradientPlan:
         """Parameters whose gradients the optimizer reduces from now on: a plan of their own."""
         self._add(_gradients(optimizer, parameters))
 
-    def before_allreduce(self, name: str) -> None:
-        """This thread is about to have the gradient of `name` reduced."""
-        if self._is_planned(name):
-            self._step = self._step or next(_steps)
-            self._native.use_key(self._keys[name], self._step)
+    def key_of(self, name: str) -> tuple[int, int]:
+        """What the allreduce of the gradient of `name` has as `opt_key` and `opt_step`."""
+        if not self._is_planned(name):
+            return NO_KEY
+        self._step = self._step or next(_steps)
+        return self._keys[name], self._step
 
     def end_step(self) -> None:
         """The next gradient belongs to another step, whether this one was complete or not."""
@@ -98,6 +100,11 @@ def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
     if folder and native.is_first_rank():
         plan_folder.write_region(region, Path(folder))
     return region.plan
+
+
+def key_of(plan: GradientPlan | None, name: str) -> tuple[int, int]:
+    """Of the plan that of() has returned."""
+    return NO_KEY if plan is None else plan.key_of(name)
 
 
 def of(optimizer: Any) -> GradientPlan | None:

@@ -79,8 +79,9 @@ def _reject(draw: Draw) -> None:
 
 
 def _use_key(draw: Draw) -> None:
-    planner.use_key(draw.choice(KEYS), draw.below(3))
-    assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [1, 1, 1]
+    handle = hvd.allreduce_async_(torch.ones(3), op=hvd.Sum, opt_key=draw.choice(KEYS),
+                                  opt_step=draw.below(3))
+    assert hvd.synchronize(handle).tolist() == [1, 1, 1]
 
 
 def _leave_out(draw: Draw) -> None:

@@ -23,7 +23,7 @@ class Mutation:
 
 RULES = (
     Mutation("defer", "Activation", "arrivals wait from a rank's vote until the decision",
-             f"{PLAN}/plan_run.cc", "  deferring_ = true;\n  Vote vote;\n", "  Vote vote;\n"),
+             f"{PLAN}/plan_run_votes.cc", "  deferring_ = true;\n  Vote vote;\n", "  Vote vote;\n"),
     Mutation("begun", "Activation",
              "a switch comes after the last iteration that any rank has begun",
              f"{PLAN}/consensus.cc", "vote.last_iteration + 1)", "vote.last_iteration)"),
@@ -32,7 +32,7 @@ RULES = (
              "return vote.state >= PlanState::kReady; })) {",
              "if (All(votes, [](const Vote& vote) { return vote.state < PlanState::kReady; })) {"),
     Mutation("joined", "JoinEarly", "a rank that has joined makes no plan active",
-             f"{PLAN}/plan_run.cc", "    vote.state = PlanState::kCaptured;\n", ""),
+             f"{PLAN}/plan_run_votes.cc", "    vote.state = PlanState::kCaptured;\n", ""),
     Mutation("devices", "Devices", "planned tensors are on GPUs on every rank or on none",
              f"{PLAN}/consensus.cc",
              "if (OnGpus(vote.devices, left_out) == OnGpus(first.devices, left_out)) continue;",
@@ -49,12 +49,12 @@ RULES = (
              f"{PLAN}/bucket_filling.cc", "      withdrawal.debts.push_back(bucket.id());\n", ""),
     Mutation("debt-later", "End", "they do so in the next vote, when all have taken theirs back",
              f"{PLAN}/plan_table_votes.cc",
-             "    CarryOut(entry, decision, {}, {}, outcome);\n"
+             "    CarryOut(entry, decision, outcome);\n"
              "    if (decision.kind == Decision::kAbandon",
-             "    CarryOut(entry, decision, {}, {}, outcome);\n    PayDebts();\n"
+             "    CarryOut(entry, decision, outcome);\n    PayDebts();\n"
              "    if (decision.kind == Decision::kAbandon"),
     Mutation("left-out", "LeftOutEarly", "what any rank leaves out is in no bucket",
-             f"{PLAN}/plan_run.cc", "  left_out_ = decision.left_out;\n", ""),
+             f"{PLAN}/plan_run_votes.cc", "  left_out_ = decision.left_out;\n", ""),
     Mutation("two-steps", "StepLeft", "no bucket has tensors of two steps", f"{PLAN}/plan_run.cc",
              "  if (filling_.AnyBusy()) return false;\n"
              "  return last_iteration_ >= planned_until_ || IsWhole();", "  return true;"),
@@ -69,7 +69,7 @@ RULES = (
              f"{PLAN}/consensus.cc", "return !vote.bound && IsQuiet(vote);",
              "return !vote.bound;"),
     Mutation("rebuild", "Rebuild", "new buckets apply from an iteration that no rank has begun",
-             f"{PLAN}/plan_run.cc",
+             f"{PLAN}/plan_run_votes.cc",
              "AddBuckets(decision.from_iteration, bucket_ids, std::move(buckets));",
              "AddBuckets(0, bucket_ids, std::move(buckets));"),
     Mutation("zeros", "Join",

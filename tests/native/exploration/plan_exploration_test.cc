@@ -111,8 +111,8 @@ Scenario JoinEarly() {
 
 Scenario Rebuild() {
   Scenario scenario = OnePlan();
-  scenario.known = 6;
-  scenario.iterations = 8;
+  scenario.known = 7;
+  scenario.iterations = 9;
   scenario.rebuilt = true;
   return scenario;
 }

@@ -1,7 +1,9 @@
 #include "tests/native/exploration/search.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -176,6 +178,49 @@ void Findings::Add(const Findings& other) {
 
 Findings Explore(const MakeWorld& make_world, const Limits& limits) {
   return Search(make_world, limits).Run();
+}
+
+Findings Walk(const MakeWorld& make_world, std::uint32_t seed, int walks, int changes) {
+  constexpr std::size_t kUsualLength = 100, kLong = 1000;
+  std::minstd_rand random(seed);
+  Findings findings;
+  for (int walk = 0; walk < walks && findings.violation.empty(); ++walk) {
+    std::map<int, std::uint32_t> priorities;  // by actor
+    std::set<std::size_t> places;
+    while (static_cast<int>(places.size()) < changes)
+      places.insert(1 + random() % std::max(findings.deepest, kUsualLength));
+    Path path;
+    const auto priority = [&](const Event& event) {
+      const auto lowest = static_cast<std::uint32_t>(changes);
+      return priorities.try_emplace(event.actor, lowest + random()).first->second;
+    };
+    try {
+      const auto world = make_world();
+      for (auto enabled = world->Enabled(); !enabled.empty(); enabled = world->Enabled()) {
+        auto next = std::max_element(
+            enabled.begin(), enabled.end(),
+            [&](const Event& a, const Event& b) { return priority(a) < priority(b); });
+        // Two that wait for each other by looking again and again.
+        if (path.size() > kLong) next = enabled.begin() + random() % enabled.size();
+        path.push_back(*next);
+        ++findings.states;
+        world->Do(path.back());
+        const auto place = places.find(path.size());
+        if (place == places.end()) continue;
+        priorities[path.back().actor] = static_cast<std::uint32_t>(places.size() - 1);
+        places.erase(place);
+      }
+      world->CheckEnd();
+      ++findings.ends;
+    } catch (const std::exception& violation) {
+      findings.violation = violation.what();
+      const auto world = make_world();
+      for (const Event& event : path) findings.trace.push_back(world->Name(event));
+    }
+    findings.deepest = std::max(findings.deepest, path.size());
+  }
+  findings.events = findings.states;
+  return findings;
 }
 
 std::string CompareTwins(const MakeWorld& make_world, std::uint32_t seed, int pairs) {

@@ -73,6 +73,13 @@ struct Findings {
 // Ends with the first violation.
 Findings Explore(const MakeWorld& make_world, const Limits& limits = {});
 
+// Probabilistic concurrency testing (Burckhardt and others 2010, DOI 10.1145/1736020.1736040): so many
+// walks from the beginning to an end. That actor goes on which has the highest of random priorities;
+// at each of `changes` random places it gets the lowest. What goes wrong when few threads are
+// interrupted is found with a probability that does not depend on how many states there are.
+// `states` are those that were come to, known or not.
+Findings Walk(const MakeWorld& make_world, std::uint32_t seed, int walks, int changes);
+
 // Two ways into one state, for a sample of states: what World::State() leaves out must not matter.
 // Continues both alike, at random, and returns in what they differ; empty: in nothing.
 std::string CompareTwins(const MakeWorld& make_world, std::uint32_t seed, int pairs);

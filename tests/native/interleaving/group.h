@@ -74,6 +74,7 @@ class Group : public Fibers {
   };
   struct Rank {
     std::unique_ptr<PlanTable> plans;
+    stepped_opt::PathCounters counters;
     std::unique_ptr<BucketPlaces> places;
     std::unique_ptr<SmallBuckets> small_buckets;
     Atomic<bool> end{false}, stop{false}, finished{false}, path_over{false};

@@ -45,14 +45,17 @@ Group::Group(const Program& program)
     Rank& rank = *ranks_.back();
     rank.places = std::make_unique<BucketPlaces>(PlacesMemory(), number, kRanks);
     rank.plans = std::make_unique<PlanTable>(4, [](const Work&) {}, [] {});
-    const auto perform = [this, number](Work work, const auto& done) {
-      Reduce(number, work);
-      done();
-      CallBack(number, work.arrivals, true);
-    };
+    const SmallBuckets::Binding binding{
+        [](const Work&) {},
+        [](const Work&, const auto& problem) -> std::string { throw Violation(problem.what()); },
+        [](const Work&) {},
+        [this, number](const Work& work, const std::string&) {
+          CallBack(number, work.arrivals, true);
+        }};
     // Spins for one look: it has taken too long unless the others have come before.
-    rank.small_buckets = std::make_unique<SmallBuckets>(*queue_, *rank.places, number, kRanks,
-                                                        perform, std::chrono::nanoseconds(-1));
+    rank.small_buckets =
+        std::make_unique<SmallBuckets>(*rank.plans, rank.counters, *queue_, *rank.places, number,
+                                       kRanks, binding, std::chrono::nanoseconds(-1));
     rank.plans->UseSmallBucketPath(*rank.small_buckets, 4096);
     Plan plan = MakePlan("p", program.buckets, buckets);
     for (Slot& slot : plan.slots) slot.reduction = kReduction;
@@ -173,12 +176,17 @@ void Group::CallBack(int number, const std::vector<ArrivalPtr>& arrivals, bool r
   }
 }
 
-// All orders are too many: searches from random ones, each of so many states. By hand more of them.
+int Number(const char* variable, int usual) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? usual : std::atoi(text);
+}
+
+// All orders are too many: searches from random ones, each of so many states, and walks. By hand more
+// of them.
 constexpr std::size_t kStates = 600;
-const int kSearches = [] {
-  const char* const text = std::getenv("HOROVOD_OPT_EXPLORED_SEARCHES");
-  return text == nullptr ? 5 : std::atoi(text);
-}();
+constexpr int kChanges = 3;  // of priorities, in a walk
+const int kSearches = Number("HOROVOD_OPT_EXPLORED_SEARCHES", 5);
+const int kWalks = Number("HOROVOD_OPT_EXPLORED_WALKS", 100);
 
 struct Case {
   const char* name;
@@ -212,10 +220,16 @@ TEST_P(GroupInterleaving, NoRuleIsBroken) {
     limits.seed = static_cast<std::uint32_t>(search);
     all.Add(exploration::Explore([&] { return std::make_unique<Group>(what.program); }, limits));
   }
-  std::cout << what.name << ": " << all.Text() << std::endl;
   EXPECT_EQ(all.violation, "");
   EXPECT_EQ(all.states, kSearches * kStates);
   EXPECT_GE(all.ends, static_cast<std::size_t>(kSearches));
+  if (all.violation.empty()) {
+    const auto walks = exploration::Walk([&] { return std::make_unique<Group>(what.program); }, 1,
+                                         kWalks, kChanges);
+    EXPECT_EQ(walks.violation, "");
+    all.Add(walks);
+  }
+  std::cout << what.name << ": " << all.Text() << std::endl;
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, GroupInterleaving, testing::ValuesIn(Cases()),

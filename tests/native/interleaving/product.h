@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "tests/native/interleaving/stepped.h"
 
 namespace fibers = horovod_opt::interleaving;
@@ -89,6 +90,12 @@ inline void Wake(std::atomic<std::uint32_t>& word, Sleepers who) {
 
 namespace horovod_opt {
 
+// Nobody waits for what is counted.
+struct PathCounters {
+  void AddBucket(std::int64_t, std::chrono::nanoseconds, std::chrono::nanoseconds) {}
+  void AddIteration() {}
+};
+
 // What is done to the tests' gradients of int32, step by step; the product's is not needed.
 void ReduceRows(void* out, const void* const* rows, int number, std::int64_t);
 void ScaleRow(void* row, std::int64_t, double);
@@ -103,6 +110,7 @@ inline std::optional<Arithmetic> ArithmeticOf(int, int) {
 #include "horovod_opt/csrc/core/plan/consensus.cc"
 #include "horovod_opt/csrc/core/plan/plan.cc"
 #include "horovod_opt/csrc/core/plan/plan_run.cc"
+#include "horovod_opt/csrc/core/plan/plan_run_votes.cc"
 #include "horovod_opt/csrc/core/plan/plan_table.cc"
 #include "horovod_opt/csrc/core/plan/plan_table_reports.cc"
 #include "horovod_opt/csrc/core/plan/plan_table_votes.cc"

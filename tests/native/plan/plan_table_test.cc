@@ -107,8 +107,9 @@ TEST_F(PlanTableTest, WithoutWhatOnlyAnotherRankLeavesOut) {
 // Its other tensors may never arrive.
 TEST_F(PlanTableTest, AStepThatIsOverIsAbandoned) {
   Activate(MakePlan("p", 2, {{0, 1}}));
+  ArrivalPtr arrival;
   const auto send = [&](std::int64_t key, std::int64_t step) {
-    ArrivalPtr arrival = std::make_unique<Arrival>();
+    arrival = std::make_unique<Arrival>();
     arrival->step = step;
     return ArriveAt(plans_, key, arrival);
   };
@@ -125,7 +126,7 @@ TEST_F(PlanTableTest, AStepThatIsOverIsAbandoned) {
   EXPECT_EQ(outcome.failures, std::vector<std::string>{outcome.to_negotiate[0]->failure});
   EXPECT_TRUE(outcome.rejections.empty());
   EXPECT_EQ(send(2, 7), Route::kAbandoned);
-  EXPECT_EQ(plans_.Abandoned(2), outcome.to_negotiate[0]->failure);
+  EXPECT_EQ(arrival->failure, outcome.to_negotiate[0]->failure);
   HoldVote();
   for (std::int64_t step = 8; step < 8 + kWarmUpIterations; ++step) {
     for (int key : {1, 2}) EXPECT_EQ(send(key, step), Route::kNegotiated);

@@ -65,14 +65,16 @@ class SmallBucketRank {
         places_(node.places.data(), rank, ranks),
         rank_(rank),
         small_buckets_(std::make_unique<SmallBuckets>(
-            queue_, places_, rank, ranks,
-            [this](Work work, const auto& done) {
-              ++performed_;
-              Reduce(work);
-              done();
-              CallBack(work);
-              if (after_callback_) after_callback_();
-            },
+            plans_, counters_, queue_, places_, rank, ranks,
+            SmallBuckets::Binding{
+                [this](const Work&) { ++performed_; },
+                [](const Work&, const auto& problem) { return std::string(problem.what()); },
+                [](const Work&) {},
+                [this](const Work& work, const std::string& error) {
+                  EXPECT_EQ(error, "");
+                  CallBack(work);
+                  if (after_callback_) after_callback_();
+                }},
             spin)) {
     plans_.UseSmallBucketPath(*small_buckets_, BucketPlaces::kMemory);
   }
@@ -157,7 +159,7 @@ class SmallBucketRank {
     plans_.MarkReduced(work);
   }
 
-  void CallBack(Work& work) {
+  void CallBack(const Work& work) {
     for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
       auto& number = static_cast<NumberArrival&>(*work.arrivals[i]);
       sums_[keys_[work.bucket->plan->hash] + work.bucket->slots[i]] = number.sum;
@@ -183,6 +185,7 @@ class SmallBucketRank {
   std::array<std::atomic<int>, 64> sums_{};   // by key
   PlanTable plans_{kBucketIds, [](const auto&) { ADD_FAILURE() << "a bucket without a place"; },
                    [] {}};
+  PathCounters counters_;
   std::unique_ptr<SmallBuckets> small_buckets_;
   std::function<void()> after_callback_;
   std::thread thread_;

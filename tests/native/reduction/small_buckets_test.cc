@@ -105,8 +105,10 @@ TEST(SmallBuckets, AnExceptionOfATensorIsLeftToTheThread) {
   ReadyQueue& queue = queue_memory.As<ReadyQueue>();
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
-  SmallBuckets small_buckets(queue, places, 0, 1,
-                             [](Work, const auto&) { ADD_FAILURE() << "it has no contribution"; });
+  PathCounters counters;
+  SmallBuckets small_buckets(
+      plans, counters, queue, places, 0, 1,
+      {[](const Work&) { ADD_FAILURE() << "it has no contribution"; }, {}, {}, {}});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ArrivalPtr arrival = std::make_unique<BrokenArrival>();
@@ -124,15 +126,18 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   BucketPlaces places(places_memory.data(), 0, 1);
   PlanTable plans(kBucketIds, [](const auto&) {}, [] {});
   int depth = 0, deepest = 0, performed = 0;
-  SmallBuckets small_buckets(queue, places, 0, 1, [&](Work work, const auto& done) {
+  const auto call_back = [&](const Work& work, const std::string& error) {
+    EXPECT_EQ(error, "");
     deepest = std::max(deepest, ++depth);
     ++performed;
-    plans.MarkReduced(work);
-    done();
     ArrivalPtr next = std::make_unique<NumberArrival>();
     ArriveAt(plans, work.bucket->first().key == 1 ? 2 : 1, next, 4, kIntSums);
     --depth;
-  });
+  };
+  PathCounters counters;
+  const auto nothing = [](const Work&) {};
+  SmallBuckets small_buckets(plans, counters, queue, places, 0, 1,
+                             {nothing, {}, nothing, call_back});
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ASSERT_TRUE(Activate(plans, CallPlan("q", 1, 2)));
@@ -140,6 +145,9 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   ArriveAt(plans, 1, first, 4, kIntSums);
   EXPECT_EQ(deepest, 1);
   EXPECT_EQ(performed, 1);
+  EXPECT_EQ(counters.Read().buckets, 1);
+  EXPECT_EQ(counters.Read().bytes, 4);
+  EXPECT_EQ(counters.Read().iterations, 0) << "it is a call";
   EXPECT_EQ(queue.Size(), 2u) << "the second one is left to the thread";
 }
 

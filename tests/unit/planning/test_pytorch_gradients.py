@@ -16,8 +16,6 @@ class Native:
     def __init__(self):
         self.added: list[str] = []
         self.removed: list[str] = []
-        self.used: list[int] = []
-        self.steps: list[int] = []
         self.left_out: list[tuple[int, str]] = []
 
     def add(self, text: str) -> None:
@@ -25,10 +23,6 @@ class Native:
 
     def remove(self, text: str) -> None:
         self.removed.append(text)
-
-    def use_key(self, key: int, step: int) -> None:
-        self.used.append(key)
-        self.steps.append(step)
 
     def leave_out(self, key: int, reason: str) -> None:
         self.left_out.append((key, reason))
@@ -61,20 +55,20 @@ def test_every_allreduce_carries_its_key(native):
     assert [slot[-1] for slot in slots(text)] == ["allreduce.b", "allreduce.a"]
     assert slots(text)[0][1:6] == ["12", "7", "0", "0.5", "2.0"]  # bytes, dtype, op, scaling
     keys = {slot[-1]: int(slot[0]) for slot in slots(text)}
-    for name in ("a", "b", "another"):
-        plan.before_allreduce(name)
-    assert native.used == [keys["allreduce.a"], keys["allreduce.b"]]
+    used = [plan.key_of(name)[0] for name in ("a", "b", "another")]
+    assert used == [keys["allreduce.a"], keys["allreduce.b"], 0]
+    assert pytorch_gradients.key_of(plan, "a") == plan.key_of("a")
+    assert pytorch_gradients.key_of(None, "a") == pytorch_gradients.NO_KEY  # in another mode
 
 
 def test_steps_have_numbers_of_their_own_in_all_plans(native):
     plans = [make_plan(native, a=record(4), b=record(3)) for _ in range(2)]
-    for plan in plans:
-        for name in ("a", "b"):
-            plan.before_allreduce(name)
+    def step_of(plan: pytorch_gradients.GradientPlan, name: str) -> int:
+        return plan.key_of(name)[1]
+
+    first, again, other, other_again = (step_of(plan, name) for plan in plans for name in "ab")
     plans[1].end_step()
-    for plan in plans:
-        plan.before_allreduce("a")
-    first, again, other, other_again, still_first, next_of_other = native.steps
+    still_first, next_of_other = (step_of(plan, "a") for plan in plans)
     assert first == again == still_first != 0
     assert other == other_again != 0
     assert len({first, other, next_of_other, 0}) == 4
@@ -86,7 +80,6 @@ def test_a_sparse_gradient_is_left_out_in_every_step(native):
     for name in ("a", "another", "a"):
         plan.before_allgathers(name)
     assert native.left_out == 2 * [(keys["allreduce.a"], "its gradient is sparse")]
-    assert native.used == []
 
 
 def test_the_plan_goes_with_the_optimizer(native):
@@ -103,15 +96,13 @@ def test_a_script_that_is_run_for_its_plans_stops_at_its_first_gradient(native, 
 
     monkeypatch.setattr(pytorch_gradients.plan_folder, "stop", stop)
     monkeypatch.setenv("HOROVOD_OPT_PLANS_STOP", "1")
-    make_plan(native, a=record(3)).before_allreduce("a")  # without a folder nothing is asked
-    assert len(native.used) == 1
+    assert make_plan(native, a=record(3)).key_of("a")[0] != 0  # without a folder nothing is asked
     monkeypatch.setattr(pytorch_gradients.plan_folder, "stops_before_step", lambda: True)
     plan = make_plan(native, b=record(4, dtype="int16"), a=record(3))
-    plan.before_allreduce("b")
-    for before in (plan.before_allreduce, plan.before_allgathers):
+    assert plan.key_of("b") == pytorch_gradients.NO_KEY
+    for before in (plan.key_of, plan.before_allgathers):
         with pytest.raises(InterruptedError):
             before("a")
-    assert len(native.used) == 1
     assert native.left_out == []
 
 
@@ -142,8 +133,7 @@ def test_bfloat16_has_buckets_of_its_own(native):
 def test_a_dtype_that_cannot_be_planned_is_left_out(native):
     plan = make_plan(native, b=record(4, dtype="int16"), a=record(4))
     assert [slot[-1] for slot in slots(native.added[0])] == ["allreduce.a"]
-    plan.before_allreduce("b")
-    assert native.used == []
+    assert plan.key_of("b") == pytorch_gradients.NO_KEY
     make_plan(native, b=record(4, dtype="int16"))
     assert len(native.added) == 1
 
@@ -190,9 +180,8 @@ def test_parameters_that_come_later_have_a_plan_of_their_own(native, monkeypatch
     first, second = native.added
     assert [slot[-1] for slot in slots(second)] == ["allreduce.late"]
     assert slots(second)[0][1:6] == ["10", "6", "0", "0.25", "4.0"]
-    for name in ("weight", "late"):
-        plan.before_allreduce(name)
-    assert native.used == [int(slots(first)[1][0]), int(slots(second)[0][0])]
+    used = [plan.key_of(name)[0] for name in ("weight", "late")]
+    assert used == [int(slots(first)[1][0]), int(slots(second)[0][0])]
 
 
 def test_the_memory_order_is_part_of_the_plan(native, monkeypatch):

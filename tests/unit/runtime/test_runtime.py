@@ -60,7 +60,6 @@ int horovod_opt_gathered_stats(int rank, HorovodOptStats* out) {
 const char* horovod_opt_add_plan(const char* text) { (void)text; return ""; }
 void horovod_opt_remove_plan(const char* text) { (void)text; }
 void horovod_opt_reject_plan(const char* hash, const char* reason) { (void)hash; (void)reason; }
-void horovod_opt_use_key(int64_t key, int64_t step) { (void)key; (void)step; }
 void horovod_opt_leave_out(int64_t key, const char* reason) { (void)key; (void)reason; }
 void test_init(const char* error) { init_error = error; initialized = 1; }
 void test_shutdown(int gathered) { ranks = gathered; }

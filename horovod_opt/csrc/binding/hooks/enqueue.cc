@@ -20,7 +20,6 @@
 namespace horovod_opt {
 namespace {
 
-thread_local PlannedKey next_key;
 thread_local bool calls_are_planned = true;
 
 using horovod::common::DataType;
@@ -64,9 +63,9 @@ std::string Obstacle(std::int32_t process_set_id, int device, ReduceOp reduce_op
 }
 
 // The path has the tensor, or refuses it.
-Status StatusOf(Route route, Topo& topo, const PlanTable& plans, std::int64_t key) {
+Status StatusOf(Route route, Topo& topo, const ArrivalPtr& arrival) {
   if (route == Route::kOverlaps) return horovod::common::DUPLICATE_NAME_ERROR;
-  if (route == Route::kAbandoned) return Status::PreconditionError(plans.Abandoned(key));
+  if (route == Route::kAbandoned) return Status::PreconditionError(arrival->failure);
   if (route == Route::kDeferred) topo.RequestRound();
   return Status::OK();
 }
@@ -119,7 +118,7 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
       negotiated.push_back(std::move(TensorOf(arrival).entry));
       negotiated_requests.push_back(requests[i]);
       negotiated_names.push_back(names[i]);
-    } else if (const Status status = StatusOf(route, topo, plans, group.keys[i]); !status.ok()) {
+    } else if (const Status status = StatusOf(route, topo, arrival); !status.ok()) {
       return status;
     }
   }
@@ -161,7 +160,7 @@ Status EnqueueTensorAllreduce(PlannedKey planned_key,
     arrival->step = planned_key.step;
     arrival->in_turn = planned_key.in_turn;
     const Route route = plans->Arrive(key, arrival);
-    if (route != Route::kNegotiated) return StatusOf(route, *topo, *plans, key);
+    if (route != Route::kNegotiated) return StatusOf(route, *topo, arrival);
     return EnqueueNegotiated(std::move(arrival));
   }
   return horovod::common::EnqueueTensorAllreduce(
@@ -224,10 +223,6 @@ Status EnqueueJoin(ProcessSet& process_set, TensorTableEntry& entry, Request& re
   }
   return process_set.tensor_queue.AddToTensorQueue(entry, request);
 }
-
-void UseKey(PlannedKey key) { next_key = key; }
-
-PlannedKey TakeKey() { return std::exchange(next_key, PlannedKey()); }
 
 bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 

@@ -57,11 +57,6 @@ horovod::common::Status EnqueueJoin(horovod::common::ProcessSet& process_set,
                                     horovod::common::TensorTableEntry& entry,
                                     horovod::common::Request& request);
 
-// Where a framework has no place for the key among an operation's arguments (PyTorch): the calling
-// thread sets it first, and its next operation takes it; none if none was set.
-void UseKey(PlannedKey key);
-PlannedKey TakeKey();
-
 // Whether a thread of the framework that waits for a tensor sleeps: in any mode but off.
 bool WaitsAsleep();
 

@@ -82,11 +82,6 @@ void horovod_opt_reject_plan(const char* hash, const char* reason) {
   for (const auto& [process_set, plans] : topo->AllPlans()) plans->Reject(hash, reason);
 }
 
-// The next allreduce that this thread enqueues is the one with this key, of this step.
-void horovod_opt_use_key(std::int64_t key, std::int64_t step) {
-  horovod_opt::UseKey({key, step, true});
-}
-
 // The tensor with this key is not handed over as one: other calls come in its place.
 void horovod_opt_leave_out(std::int64_t key, const char* reason) {
   horovod_opt::LeaveOut(key, reason);

@@ -115,7 +115,6 @@ void HorovodOps::Perform(Work& work) {
   // deterministic.
   const bool fused = FusedBytes(work) <= all_ranks.controller->TensorFusionThresholdBytes();
   const auto start = Clock::now();
-  std::int64_t bytes = 0;
   const Response response = ResponseTo(bucket.first(), all_ranks.controller->GetSize());
   const int element = all_ranks.controller->GetTypeSize(response.tensor_type());
   Response fusing = response;
@@ -123,7 +122,6 @@ void HorovodOps::Perform(Work& work) {
   next_ = 0;
   for (std::size_t i = 0; i < bucket.slots.size(); ++i) {
     const Slot& slot = bucket.plan->slots[bucket.slots[i]];
-    bytes += slot.bytes;
     fusing.add_tensor_name(slot.name);
     fusing.add_tensor_size(slot.bytes / element);
     if (fused && i + 1 < bucket.slots.size()) continue;
@@ -131,9 +129,7 @@ void HorovodOps::Perform(Work& work) {
     fusing = response;
   }
   current_ = nullptr;
-  const auto now = Clock::now();
-  counters_.AddBucket(bytes, now - start, now - work.last_arrival);
-  if (plans_.MarkReduced(work)) counters_.AddIteration();
+  plans_.MarkReduced(work, start, counters_);
 }
 
 void HorovodOps::Compare(const Work& work) {

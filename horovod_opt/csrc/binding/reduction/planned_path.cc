@@ -26,16 +26,6 @@ using horovod::common::Timeline;
 
 constexpr std::chrono::milliseconds kShortly(1);
 
-// Of this rank's tensors, or in their place.
-std::int64_t BytesOf(const Work& work) {
-  std::int64_t bytes = 0;
-  for (std::size_t i = 0; i < work.arrivals.size(); ++i) {
-    bytes += work.arrivals[i] != nullptr ? work.arrivals[i]->segment.bytes
-                                         : work.bucket->plan->slots[work.bucket->slots[i]].bytes;
-  }
-  return bytes;
-}
-
 // Of a call that a joined rank is missing in: an error, as in mode off.
 Status Incomplete(const Work& work) {
   return Status::PreconditionError("Horovod: a rank has joined, so the " + work.bucket->plan->name +
@@ -61,13 +51,8 @@ PlannedPath::PlannedPath(const Controller& controller, Timeline& timeline, PlanT
       cpus_(std::move(cpus)),
       rank_(controller.GetRank()),
       ranks_(controller.GetSize()),
-      small_buckets_(node.ready(), node.places(), node.index(), ranks_,
-                     [this](Work work, const auto& done) {
-                       WaitCounts none;
-                       const Status status = Reduce(work, none).second;
-                       done();
-                       CallBack(work, status);
-                     }) {
+      small_buckets_(plans, counters, node.ready(), node.places(), node.index(), ranks_,
+                     SmallBucketBinding()) {
   if (network.transport != nullptr) {
     engine_ = std::make_unique<ProgressEngine>(
         std::move(network.transport), network.memory, [this] { counters_.BeginThread(); },
@@ -105,15 +90,26 @@ InternodeBuckets::Binding PlannedPath::InternodeBinding(Network& network) {
           }};
 }
 
+SmallBuckets::Binding PlannedPath::SmallBucketBinding() {
+  return {[this](const Work& work) { StartInTimeline(timeline_, work); },
+          [this](const Work& work, const std::exception& problem) {
+            return Failed(problem, work.Describe()).reason();
+          },
+          [this](const Work& work) { EndInTimeline(timeline_, work.arrivals); },
+          [](const Work& work, const std::string& error) {
+            CallBack(work, error.empty() ? Status::OK() : Status::UnknownError(error));
+          }};
+}
+
 void PlannedPath::EndInternode(Work work, InternodeBuckets::Outcome outcome,
                                Clock::time_point start) {
   EndInTimeline(timeline_, work.arrivals);
   switch (outcome) {
     case InternodeBuckets::Outcome::kReduced:
-      Count(work, start);
+      plans_.MarkReduced(work, start, counters_);
       return CallBack(work, StatusOf(work));
     case InternodeBuckets::Outcome::kIncomplete:
-      Count(work, start);
+      plans_.MarkReduced(work, start, counters_);
       return CallBack(work, Incomplete(work));
     case InternodeBuckets::Outcome::kDiffers:
       return CallBack(work, Differs(work.Describe()));
@@ -243,7 +239,17 @@ bool PlannedPath::Perform(int entry, WaitCounts& waits) {
     horovod_ops_->Hand(std::move(work));
     return true;
   }
-  const auto [goes_on, status] = Reduce(work, waits);
+  const auto start = Clock::now();
+  Status status;
+  bool goes_on = false;
+  StartInTimeline(timeline_, work);
+  try {
+    goes_on = Move(work, status, waits);
+  } catch (const std::exception& problem) {
+    status = Failed(problem, work.Describe());
+  }
+  EndInTimeline(timeline_, work.arrivals);
+  if (goes_on) plans_.MarkReduced(work, start, counters_);
   CallBack(work, status);
   return goes_on;
 }
@@ -253,11 +259,8 @@ bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
   try {
     if (InternodeBuckets::IsEnd(entry)) return internode_->End(entry, stop_, waits);
     return internode_->Begin(entry, stop_, waits);
-  } catch (const std::logic_error&) {
-    status = Differs(internode_->Describe(entry));
   } catch (const std::exception& problem) {
-    Fail(problem.what() + (", " + internode_->Describe(entry)));
-    status = ReductionFailed(Failure());
+    status = Failed(problem, internode_->Describe(entry));
   }
   const Work work = internode_->Drop(entry);
   EndInTimeline(timeline_, work.arrivals);
@@ -277,46 +280,25 @@ Status PlannedPath::Differs(const std::string& bucket) {
       "Horovod: the ranks were about to reduce different tensors; this rank " + Failure());
 }
 
-void PlannedPath::Count(const Work& work, Clock::time_point start) {
-  const auto now = Clock::now();
-  counters_.AddBucket(BytesOf(work), now - start, now - work.last_arrival);
-  if (plans_.MarkReduced(work)) counters_.AddIteration();
+Status PlannedPath::Failed(const std::exception& problem, const std::string& bucket) {
+  if (dynamic_cast<const std::logic_error*>(&problem) != nullptr) return Differs(bucket);
+  Fail(problem.what() + (", " + bucket));
+  return ReductionFailed(Failure());
 }
 
 bool PlannedPath::Move(const Work& work, Status& status, WaitCounts& waits) {
   status = horovod::common::SHUT_DOWN_ERROR;
   if (!AwaitData(work.arrivals, stop_)) return false;
-  try {
-    if (!work.bucket->IsCall()) {
-      if (!Allreduce(work, waits)) return false;
-      status = Status::OK();
-      return true;
-    }
-    const auto outcome = PerformCall({node_.collectives(), rank_, ranks_, stop_}, work, waits);
-    if (outcome == NodeCollectives::Outcome::kStopped) return false;
-    const bool is_incomplete = outcome == NodeCollectives::Outcome::kIncomplete;
-    status = is_incomplete ? Incomplete(work) : StatusOf(work);
+  if (!work.bucket->IsCall()) {
+    if (!Allreduce(work, waits)) return false;
+    status = Status::OK();
     return true;
-  } catch (const std::logic_error&) {
-    status = Differs(work.Describe());
-    return false;
   }
-}
-
-std::pair<bool, Status> PlannedPath::Reduce(Work& work, WaitCounts& waits) {
-  const auto start = Clock::now();
-  Status status;
-  bool goes_on = false;
-  StartInTimeline(timeline_, work);
-  try {
-    goes_on = Move(work, status, waits);
-  } catch (const std::exception& problem) {
-    Fail(problem.what() + (", " + work.Describe()));
-    status = ReductionFailed(Failure());
-  }
-  EndInTimeline(timeline_, work.arrivals);
-  if (goes_on) Count(work, start);
-  return {goes_on, status};
+  const auto outcome = PerformCall({node_.collectives(), rank_, ranks_, stop_}, work, waits);
+  if (outcome == NodeCollectives::Outcome::kStopped) return false;
+  const bool is_incomplete = outcome == NodeCollectives::Outcome::kIncomplete;
+  status = is_incomplete ? Incomplete(work) : StatusOf(work);
+  return true;
 }
 
 void PlannedPath::CallBack(const Work& work, const Status& status) {

@@ -97,18 +97,17 @@ class PlannedPath {
   bool PerformInternode(int entry, WaitCounts& waits);
   // The bucket is one for internode_.
   bool IsInternode(const PlannedBucket& bucket) const;
-  // Whether the path goes on, and what the tensors of the bucket get.
-  std::pair<bool, horovod::common::Status> Reduce(Work& work, WaitCounts& waits);
   static void CallBack(const Work& work, const horovod::common::Status& status);
   // `status`: what the tensors of the bucket get.
   bool Move(const Work& work, horovod::common::Status& status, WaitCounts& waits);
   bool Allreduce(const Work& work, WaitCounts& waits);
-  // The ranks were about to reduce different tensors. What those of the bucket get.
+  // What the tensors of the bucket get. The first: the ranks were about to reduce different ones.
   horovod::common::Status Differs(const std::string& bucket);
+  horovod::common::Status Failed(const std::exception& problem, const std::string& bucket);
   void Fail(std::string failure);
   void EndInternode(Work work, InternodeBuckets::Outcome outcome, Clock::time_point start);
+  SmallBuckets::Binding SmallBucketBinding();
   InternodeBuckets::Binding InternodeBinding(Network& network);
-  void Count(const Work& work, Clock::time_point start);
 
   horovod::common::Timeline& timeline_;
   PlanTable& plans_;

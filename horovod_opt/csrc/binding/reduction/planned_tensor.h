@@ -26,6 +26,7 @@ struct PlannedTensor : Arrival {
     bytes = static_cast<std::int64_t>(entry.tensor->size());
     segment.in = entry.tensor->data();
     segment.bytes = bytes;
+    has_data = entry.ready_event_list.size() == 0;
     // That of an allgather is allocated later.
     if (entry.output != nullptr) segment.out = const_cast<void*>(entry.output->data());
   }

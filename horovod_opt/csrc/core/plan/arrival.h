@@ -29,7 +29,10 @@ struct Arrival {
     return nullptr;
   }
 
+  bool HasData() { return has_data || DataReady(); }
+
   // --- what it is ---
+  bool has_data = false;   // it can be read: DataReady() need not be asked
   std::int64_t bytes = 0;  // as in Slot
   Reduction reduction;
   std::vector<std::int64_t> shape;  // of an allgather: of a row

@@ -36,8 +36,7 @@ void PlanTable::UseSmallBucketPath(SmallBucketPath& small_buckets, std::int64_t 
 
 void PlanTable::Add(Plan plan) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  const auto known = plans_.find(plan.hash);
-  if (known != plans_.end()) return Bind(*known->second, plan);
+  if (Entry* const known = Find(plan.hash)) return Bind(*known, plan);
   Entry& entry = *plans_.emplace(plan.hash, std::make_unique<Entry>(plan, ranks_)).first->second;
   if (!disabled_.empty()) entry.run.Fail(disabled_);
   Bind(entry, plan);
@@ -63,9 +62,8 @@ void PlanTable::End(Entry& entry, const std::string& reason) {
 
 void PlanTable::Remove(const Plan& plan) {
   std::lock_guard<std::shared_mutex> lock(mutex_);
-  const auto known = plans_.find(plan.hash);
-  if (known == plans_.end()) return;
-  Entry* const entry = known->second.get();
+  Entry* const entry = Find(plan.hash);
+  if (entry == nullptr) return;
   --entry->graphs;
   std::vector<std::int64_t> keys;
   for (const Slot& slot : plan.slots) keys.push_back(slot.key);
@@ -94,6 +92,16 @@ bool PlanTable::Learn(const Plan& call) {
   return true;
 }
 
+PlanTable::Entry* PlanTable::Find(const std::string& hash) const {
+  const auto known = plans_.find(hash);
+  return known == plans_.end() ? nullptr : known->second.get();
+}
+
+PlanTable::Binding PlanTable::Find(std::int64_t key) const {
+  const auto binding = bindings_.find(key);
+  return binding == bindings_.end() ? Binding() : binding->second;
+}
+
 bool PlanTable::Knows(std::int64_t key) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   return bindings_.count(key) > 0;
@@ -101,30 +109,27 @@ bool PlanTable::Knows(std::int64_t key) const {
 
 void PlanTable::Reject(const std::string& hash, const std::string& reason) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto known = plans_.find(hash);
-  if (known != plans_.end()) End(*known->second, reason);
+  if (Entry* const known = Find(hash)) End(*known, reason);
 }
 
 void PlanTable::StepOver(const std::vector<std::int64_t>& keys, std::int64_t step) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   const Entry* last = nullptr;
   for (std::int64_t key : keys) {
-    const auto binding = bindings_.find(key);
-    if (binding == bindings_.end() || binding->second.entry == last) continue;
-    Entry& entry = *binding->second.entry;
-    last = &entry;
-    std::lock_guard<std::mutex> guard(entry.mutex);
-    if (entry.run.StepOver(step)) WantVote();
+    Entry* const entry = Find(key).entry;
+    if (entry == nullptr || entry == last) continue;
+    last = entry;
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    if (entry->run.StepOver(step)) WantVote();
   }
 }
 
 void PlanTable::LeaveOut(std::int64_t key, const std::string& reason) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto binding = bindings_.find(key);
-  if (binding == bindings_.end()) return;
-  Entry& entry = *binding->second.entry;
-  std::lock_guard<std::mutex> guard(entry.mutex);
-  if (entry.run.LeaveOut(binding->second.slot, reason)) WantVote();
+  const auto [entry, slot] = Find(key);
+  if (entry == nullptr) return;
+  std::lock_guard<std::mutex> guard(entry->mutex);
+  if (entry->run.LeaveOut(slot, reason)) WantVote();
 }
 
 void PlanTable::Disable(const std::string& reason) {
@@ -135,10 +140,9 @@ void PlanTable::Disable(const std::string& reason) {
 Route PlanTable::Arrive(std::int64_t key, ArrivalPtr& arrival) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   if (finishing_) return Route::kNegotiated;
-  const auto binding = bindings_.find(key);
-  if (binding == bindings_.end()) return Route::kNegotiated;
-  Entry& entry = *binding->second.entry;
-  const int number = binding->second.slot;
+  const auto [known, number] = Find(key);
+  if (known == nullptr) return Route::kNegotiated;
+  Entry& entry = *known;
   std::string difference = arrival->obstacle;
   PlanRun::ArrivalResult result;
   {
@@ -172,17 +176,10 @@ Work PlanTable::TakeIfUntaken(const Turn& turn) {
   Work work;
   Entry* const entry = owners_[turn.bucket_id];
   if (entry == nullptr || ids_.TurnOf(turn.bucket_id, turn.count).owner != turn.owner) return work;
-  std::vector<int> completed;
-  {
-    std::lock_guard<std::mutex> guard(entry->mutex);
-    if (!entry->run.filling().IsComplete(turn.bucket_id, turn.count)) return work;
-    work = TakeFrom(*entry, turn.bucket_id, completed);
-    ++performed_[turn.bucket_id];
-  }
-  if (!finishing_) {
-    for (int next : completed) Announce(*entry, next);
-  }
-  return work;
+  std::unique_lock<std::mutex> guard(entry->mutex);
+  if (!entry->run.filling().IsComplete(turn.bucket_id, turn.count)) return work;
+  ++performed_[turn.bucket_id];
+  return TakeFrom(*entry, turn.bucket_id, std::move(guard));
 }
 
 std::optional<Turn> PlanTable::Announce(Entry& entry, int bucket_id, Work* own_work) {
@@ -226,12 +223,13 @@ Work PlanTable::TakeFrom(Entry& entry, int bucket_id, std::vector<int>& complete
   return work;
 }
 
-std::string PlanTable::Abandoned(std::int64_t key) const {
-  std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto binding = bindings_.find(key);
-  if (binding == bindings_.end()) return "";
-  std::lock_guard<std::mutex> guard(binding->second.entry->mutex);
-  return binding->second.entry->run.abandoned();
+Work PlanTable::TakeFrom(Entry& entry, int bucket_id, std::unique_lock<std::mutex> guard) {
+  std::vector<int> completed;
+  Work work = TakeFrom(entry, bucket_id, completed);
+  guard.unlock();
+  if (finishing_) return work;
+  for (int next : completed) Announce(entry, next);
+  return work;
 }
 
 PlanTable::Entry& PlanTable::EntryOf(int bucket_id) const {
@@ -242,23 +240,15 @@ PlanTable::Entry& PlanTable::EntryOf(int bucket_id) const {
 
 Work PlanTable::Take(int bucket_id) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  std::vector<int> completed;
-  Work work;
   Entry* const owner = owners_.at(bucket_id);
-  {
-    // A thread that spins takes the bucket under the same mutex, while its entry is in the queue.
-    std::unique_lock<std::mutex> guard;
-    if (owner != nullptr) guard = std::unique_lock<std::mutex>(owner->mutex);
-    if (performed_[bucket_id] > 0) {
-      --performed_[bucket_id];
-      return work;
-    }
-    work = TakeFrom(EntryOf(bucket_id), bucket_id, completed);
+  // A thread that spins takes the bucket under the same mutex, while its entry is in the queue.
+  std::unique_lock<std::mutex> guard;
+  if (owner != nullptr) guard = std::unique_lock<std::mutex>(owner->mutex);
+  if (performed_[bucket_id] > 0) {
+    --performed_[bucket_id];
+    return {};
   }
-  if (!finishing_) {
-    for (int next : completed) Announce(*owner, next);
-  }
-  return work;
+  return TakeFrom(EntryOf(bucket_id), bucket_id, std::move(guard));
 }
 
 bool PlanTable::MarkReduced(const Work& work) {
@@ -268,6 +258,12 @@ bool PlanTable::MarkReduced(const Work& work) {
   const auto progress = entry.run.MarkReduced(work);
   if (progress.news) WantVote();
   return progress.iteration_over && !work.bucket->plan->is_call;
+}
+
+void PlanTable::MarkReduced(const Work& work, Clock::time_point start, PathCounters& counters) {
+  const auto now = Clock::now();
+  counters.AddBucket(work.Bytes(), now - start, now - work.last_arrival);
+  if (MarkReduced(work)) counters.AddIteration();
 }
 
 void PlanTable::Finish() {

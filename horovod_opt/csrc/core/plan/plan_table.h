@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/base/rank_texts.h"
+#include "horovod_opt/csrc/core/counters/path_counters.h"
 #include "horovod_opt/csrc/core/plan/plan_run.h"
 #include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_ids.h"
@@ -78,8 +79,6 @@ class PlanTable {
   bool Knows(std::int64_t key) const;
   // May perform the tensor's bucket, and then has called back for it when it returns.
   Route Arrive(std::int64_t key, ArrivalPtr& arrival);
-  // Why the tensor with this key is refused as kAbandoned.
-  std::string Abandoned(std::int64_t key) const;
   // A bucket that is announced and not taken, of which the caller has been told: the same until
   // it takes it or gives it back.
   const Work& Look(int bucket_id) const;
@@ -87,6 +86,8 @@ class PlanTable {
   // Instead of Take(), where another group has taken the bucket back: its plan has ended.
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
   bool MarkReduced(const Work& work);  // true if its iteration is over
+  // The same, and counts it; `start`: of the reduction.
+  void MarkReduced(const Work& work, Clock::time_point start, PathCounters& counters);
 
   // --- votes ---
   // There is something to decide. Cleared by VoteRow().
@@ -98,13 +99,11 @@ class PlanTable {
   // others' rows are mostly the same. `times`: it also says when tensors arrive, for a rebuild.
   // `stall`: of a stall check.
   struct Stall {
-    Clock::duration patience = Clock::duration::zero();  // see PlanRun; zero: there is no check
-    bool waits_elsewhere = false;                        // for so long, for what is not planned
+    Clock::duration patience;  // see PlanRun; zero: there is no check
+    bool waits_elsewhere;      // for so long, for what is not planned
   };
-  std::string VoteRow(bool first, bool times, Clock::time_point now, Stall stall);
-  std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now()) {
-    return VoteRow(first, times, now, {});
-  }
+  std::string VoteRow(bool first, bool times, Clock::time_point now = Clock::now(),
+                      Stall stall = {});
   struct Outcome {
     std::vector<ArrivalPtr> to_negotiate;  // take the negotiated path, or fail (Arrival)
     std::vector<ArrivalPtr> to_refuse;     // were deferred, and are refused
@@ -183,6 +182,8 @@ class PlanTable {
   void Bind(Entry& entry, const Plan& plan);
   void End(Entry& entry, const std::string& reason);
   void Unbind(const Entry* entry, const std::vector<std::int64_t>& keys);
+  Entry* Find(const std::string& hash) const;
+  Binding Find(std::int64_t key) const;  // no entry: none has this key
   Entry& EntryOf(int bucket_id) const;
   // IDs for these buckets, the same ones on every rank; none if fewer are free.
   std::vector<int> Allocate(const Plan& plan, const Buckets& buckets);
@@ -194,13 +195,14 @@ class PlanTable {
   void SpinFor(const Turn& turn);
   void PayDebts();
   Work TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed);  // under its mutex
+  // Of one that another thread may be about to take; `guard`: of the entry's mutex.
+  Work TakeFrom(Entry& entry, int bucket_id, std::unique_lock<std::mutex> guard);
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
   void Forget(const Decision& decision, Outcome& outcome);
   void ForgetCall(Entry& entry, Decision& decision, Outcome& outcome);
-  void CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
-                Buckets buckets, Outcome& outcome);
-  void AddRejection(const Entry* entry, const Decision& decision, Outcome& outcome) const;
-  void AddRejectionOnce(const Entry* entry, const Decision& decision, Outcome& outcome);
+  void CarryOut(Entry* entry, const Decision& decision, Outcome& outcome,
+                const std::vector<int>& bucket_ids = {}, Buckets buckets = {});
+  void AddRejection(const Entry* entry, const Decision& decision, bool once, Outcome& outcome);
   void WantVote() {
     wants_vote_.store(true, std::memory_order_release);
     meet_();

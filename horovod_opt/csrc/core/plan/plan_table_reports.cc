@@ -7,42 +7,21 @@
 namespace horovod_opt {
 namespace {
 
-const char* StateName(PlanState state) {
-  switch (state) {
-    case PlanState::kCaptured:
-      return "warming up";
-    case PlanState::kResting:
-    case PlanState::kReady:
-      return "ready";
-    case PlanState::kFailed:
-    case PlanState::kEnded:
-      return "negotiated";
-    default:
-      return "active";
-  }
-}
+// By PlanState: for users, and in a state dump.
+constexpr struct {
+  const char *name, *description;
+} kStates[] = {
+    {"ready", "resting: other plans have its bucket IDs"},
+    {"warming up", "warming up"},
+    {"ready", "ready: the other ranks have to be"},
+    {"active", "active"},
+    {"active", "active, and this rank has joined"},
+    {"active", "active, and this rank wants it to end"},
+    {"negotiated", "cannot be planned"},
+    {"negotiated", "negotiated"},
+};
 
-const char* DescribeState(PlanState state) {
-  switch (state) {
-    case PlanState::kResting:
-      return "resting: other plans have its bucket IDs";
-    case PlanState::kCaptured:
-      return "warming up";
-    case PlanState::kReady:
-      return "ready: the other ranks have to be";
-    case PlanState::kActive:
-      return "active";
-    case PlanState::kPausing:
-      return "active, and this rank has joined";
-    case PlanState::kEnding:
-      return "active, and this rank wants it to end";
-    case PlanState::kFailed:
-      return "cannot be planned";
-    case PlanState::kEnded:
-      return "negotiated";
-  }
-  return "";
-}
+const auto& Names(PlanState state) { return kStates[static_cast<int>(state)]; }
 
 std::vector<std::string> NamesOf(const Plan& plan, const std::vector<int>& slots) {
   std::vector<std::string> names;
@@ -61,7 +40,7 @@ std::vector<PlanTable::Report> PlanTable::Reports() const {
     Report report;
     report.hash = hash;
     report.name = run.plan().name;
-    report.state = StateName(run.begins_later() ? PlanState::kReady : run.state());
+    report.state = Names(run.begins_later() ? PlanState::kReady : run.state()).name;
     if (run.starts_anew()) report.state = "warming up";
     report.reason = run.reason();
     report.iterations = run.iterations_done();
@@ -125,7 +104,7 @@ bool PlanRun::DumpState(StatePage& page, const std::string& set,
   const std::string why = reason();
   page.Line(0, "plan " + plan_.name + " (" + plan_.hash + ")" +
                    (set == "0" ? "" : ", process set " + set) + ": " +
-                   (starts_anew_ ? "starts anew" : DescribeState(state_)) +
+                   (starts_anew_ ? "starts anew" : Names(state_).description) +
                    (why.empty() ? "" : " (" + why + ")") + "; iteration " +
                    std::to_string(last_iteration_) + " has begun, " +
                    std::to_string(iterations_done_) + " planned ones are reduced");

@@ -1,5 +1,6 @@
 // Votes of PlanTable: it says what this rank has, and carries out what all have decided.
 #include <algorithm>
+#include <iterator>
 
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
@@ -93,7 +94,7 @@ void PlanTable::Rest(std::vector<Decision>& decisions, std::size_t buckets, Outc
       decision->kind = Decision::kRest;
       decision->reason =
           "its place was given to other plans; active again after its next iteration";
-      CarryOut(&entry, *decision, {}, {}, outcome);
+      CarryOut(&entry, *decision, outcome);
     }
   }
 }
@@ -112,7 +113,7 @@ void PlanTable::Forget(const Decision& decision, Outcome& outcome) {
   const auto known = plans_.find(decision.hash);
   if (known == plans_.end()) return;
   Entry* const entry = known->second.get();
-  CarryOut(entry, decision, {}, {}, outcome);
+  CarryOut(entry, decision, outcome);
   reported_plans_.erase(decision.hash);
   if (entry->graphs > 0) return;
   const auto is_its = [&](const auto& graph) {
@@ -124,17 +125,15 @@ void PlanTable::Forget(const Decision& decision, Outcome& outcome) {
   plans_.erase(known);
 }
 
-void PlanTable::AddRejection(const Entry* entry, const Decision& decision, Outcome& outcome) const {
+void PlanTable::AddRejection(const Entry* entry, const Decision& decision, bool once,
+                             Outcome& outcome) {
+  if (once && !reported_plans_.insert(decision.hash).second) return;
   const std::string name = entry == nullptr ? "" : " (" + entry->run.plan().name + ")";
   outcome.rejections.push_back("plan " + decision.hash + name + ": " + decision.reason);
 }
 
-void PlanTable::AddRejectionOnce(const Entry* entry, const Decision& decision, Outcome& outcome) {
-  if (reported_plans_.insert(decision.hash).second) AddRejection(entry, decision, outcome);
-}
-
-void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int> bucket_ids,
-                         Buckets buckets, Outcome& outcome) {
+void PlanTable::CarryOut(Entry* entry, const Decision& decision, Outcome& outcome,
+                         const std::vector<int>& bucket_ids, Buckets buckets) {
   if (entry == nullptr) return;
   std::lock_guard<std::mutex> guard(entry->mutex);
   for (int bucket_id : bucket_ids) owners_[bucket_id] = entry;
@@ -145,11 +144,11 @@ void PlanTable::CarryOut(Entry* entry, const Decision& decision, std::vector<int
   }
   debts_.insert(debts_.end(), effects.debts.begin(), effects.debts.end());
   for (int bucket_id : effects.bucket_ids) Announce(*entry, bucket_id);
-  for (ArrivalPtr& arrival : effects.to_negotiate)
-    outcome.to_negotiate.push_back(std::move(arrival));
-  for (ArrivalPtr& arrival : effects.to_refuse) {
-    outcome.to_refuse.push_back(std::move(arrival));
-  }
+  const auto move_to = [](std::vector<ArrivalPtr>& from, std::vector<ArrivalPtr>& to) {
+    std::move(from.begin(), from.end(), std::back_inserter(to));
+  };
+  move_to(effects.to_negotiate, outcome.to_negotiate);
+  move_to(effects.to_refuse, outcome.to_refuse);
   if (effects.news) WantVote();
 }
 
@@ -183,16 +182,12 @@ PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
     decision.kind = IsCallHash(decision.hash) ? Decision::kForget : Decision::kEnd;
     decision.reason = disabled_;
   }
-  const auto entry_of = [&](const Decision& decision) {
-    const auto known = plans_.find(decision.hash);
-    return known == plans_.end() ? nullptr : known->second.get();
-  };
   const auto needs_ids = [](const Decision& decision) {
     return decision.kind == Decision::kCommit || decision.kind == Decision::kRebuild;
   };
   for (Decision& decision : decisions) {
     if (decision.kind == Decision::kWait || needs_ids(decision)) continue;
-    Entry* const entry = entry_of(decision);
+    Entry* const entry = Find(decision.hash);
     if (decision.kind == Decision::kForget) {
       if (entry != nullptr && entry->run.plan().is_call) {
         if (unlike_calls_.size() >= kUnlikeCalls) unlike_calls_.clear();
@@ -204,14 +199,15 @@ PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
       continue;
     }
     const bool has_ended = entry != nullptr && entry->run.state() == PlanState::kEnded;
-    if (decision.kind == Decision::kEnd && !has_ended) AddRejection(entry, decision, outcome);
-    CarryOut(entry, decision, {}, {}, outcome);
+    if (decision.kind == Decision::kEnd && !has_ended)
+      AddRejection(entry, decision, false, outcome);
+    CarryOut(entry, decision, outcome);
     if (decision.kind == Decision::kAbandon && decision.fails_step && entry != nullptr)
       outcome.failures.push_back(entry->run.abandoned());
   }
   for (Decision& decision : decisions) {
     if (!needs_ids(decision)) continue;
-    Entry* const entry = entry_of(decision);  // all ranks have the plan
+    Entry* const entry = Find(decision.hash);  // all ranks have the plan
     const Plan& plan = entry->run.plan();
     Buckets buckets;
     if (decision.kind == Decision::kRebuild) {
@@ -220,25 +216,24 @@ PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
       buckets = Without(entry->run.buckets(), decision.left_out);
     }
     Rest(decisions, buckets.size(), outcome);
-    std::vector<int> bucket_ids = Allocate(plan, buckets);
+    const std::vector<int> bucket_ids = Allocate(plan, buckets);
     if (bucket_ids.size() < buckets.size()) {
       decision.kind = Decision::kWait;
       decision.reason = "plans in use have " + std::to_string(ids_.capacity() - ids_.available()) +
                         " of " + std::to_string(ids_.capacity()) + " buckets, and this one needs " +
                         std::to_string(buckets.size());
-      if (!plan.is_call) AddRejectionOnce(entry, decision, outcome);
+      if (!plan.is_call) AddRejection(entry, decision, true, outcome);
       continue;
     }
-    CarryOut(entry, decision, std::move(bucket_ids), std::move(buckets), outcome);
+    CarryOut(entry, decision, outcome, bucket_ids, std::move(buckets));
   }
   for (const Decision& decision : decisions) {
     if (decision.kind != Decision::kWait) continue;
-    Entry* const entry = entry_of(decision);
+    Entry* const entry = Find(decision.hash);
     const bool is_plan = entry == nullptr || !entry->run.plan().is_call;
-    if (is_plan && !decision.reason.empty() && decision.from_iteration > kPatientIterations) {
-      AddRejectionOnce(entry, decision, outcome);
-    }
-    CarryOut(entry, decision, {}, {}, outcome);
+    if (is_plan && !decision.reason.empty() && decision.from_iteration > kPatientIterations)
+      AddRejection(entry, decision, true, outcome);
+    CarryOut(entry, decision, outcome);
   }
   if (!joined_) return outcome;
   for (auto& [hash, entry] : plans_) {

@@ -70,6 +70,15 @@ std::uint64_t Work::Tag() const {
   return bucket->Tag(iteration) + number * 0xc2b2ae3d27d4eb4fu;
 }
 
+std::int64_t Work::Bytes() const {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    bytes += arrivals[i] != nullptr ? arrivals[i]->segment.bytes
+                                    : bucket->plan->slots[bucket->slots[i]].bytes;
+  }
+  return bytes;
+}
+
 std::string PlannedBucket::Describe(std::uint64_t iteration) const {
   std::string text = "plan " + plan->hash + " (" + plan->name + "), iteration " +
                      std::to_string(iteration) + ", bucket " + std::to_string(id) + ": ";

@@ -49,6 +49,7 @@ struct Work {
   // Nothing is left to do: its arrivals were taken back, on every rank, or another thread has it.
   bool IsEmpty() const { return arrivals.empty(); }
   std::uint64_t Tag() const;
+  std::int64_t Bytes() const;  // of this rank's tensors, or in their place
   std::string Describe() const { return bucket->Describe(iteration); }
 
   std::shared_ptr<const PlannedBucket> bucket;

@@ -18,7 +18,7 @@ inline bool AwaitData(const std::vector<ArrivalPtr>& arrivals, const std::atomic
   for (const ArrivalPtr& arrival : arrivals) {
     if (arrival == nullptr) continue;
     backoff.Reset();
-    while (!arrival->DataReady()) {
+    while (!arrival->HasData()) {
       if (stop) return false;
       backoff.Pause();
     }

@@ -52,7 +52,7 @@ InternodeBuckets::Request::Request(const Work& work)
 
 void InternodeBuckets::Announce(const Work& work) {
   const auto is_ready = [](const ArrivalPtr& arrival) {
-    return arrival == nullptr || arrival->DataReady();
+    return arrival == nullptr || arrival->HasData();
   };
   if (ranks_ == 1) {
     try {

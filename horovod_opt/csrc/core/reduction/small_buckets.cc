@@ -31,7 +31,7 @@ bool SmallBuckets::MaySpin(int bucket_id) {
 
 SmallBucketPath::Readiness SmallBuckets::Announce(const Work& work, bool can_spin) {
   const auto is_ready = [](const ArrivalPtr& arrival) {
-    return arrival == nullptr || arrival->DataReady();
+    return arrival == nullptr || arrival->HasData();
   };
   const auto& arrivals = work.arrivals;
   const int bucket_id = work.bucket->id;
@@ -72,13 +72,21 @@ void SmallBuckets::Append(int bucket_id, bool here) {
 }
 
 void SmallBuckets::Perform(Work work, bool spun) {
-  const Turn turn = work.turn;
-  const Turn* const spun_for = spun ? &turn : nullptr;
+  const auto start = Clock::now();
+  std::string error;
   within_callback = true;
-  perform_(std::move(work), [this, spun_for] {
-    if (spun_for != nullptr) LeaveSpin(*spun_for, false, true);
-    --performing_;
-  });
+  binding_.begins(work);
+  try {
+    places_.Reduce(work.turn, *work.reduction, work.Tag());
+    plans_.MarkReduced(work, start, counters_);
+  } catch (const std::exception& problem) {
+    error = binding_.failed(work, problem);
+  }
+  binding_.ends(work);
+  if (spun) LeaveSpin(work.turn, false, true);
+  const auto call_back = binding_.call_back;  // this may be gone by then
+  --performing_;
+  call_back(work, error);
   within_callback = false;
 }
 

@@ -29,9 +29,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/reduction/small_bucket_path.h"
 #include "horovod_opt/csrc/core/report/state_page.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
@@ -42,21 +46,31 @@ namespace horovod_opt {
 
 class SmallBuckets : public SmallBucketPath {
  public:
-  // Performs a bucket and calls `done` once it needs the group's memory no more; then calls back,
-  // and touches nothing that is gone after Close().
-  using PerformWork = std::function<void(Work work, const std::function<void()>& done)>;
+  using Clock = std::chrono::steady_clock;
+
+  // By the framework's thread that performs a bucket.
+  struct Binding {
+    std::function<void(const Work& work)> begins;
+    // Returns what the tensors get instead of their sums.
+    std::function<std::string(const Work& work, const std::exception& problem)> failed;
+    std::function<void(const Work& work)> ends;
+    // Touches nothing that is gone after Close(). `error`: empty: the tensors have their sums.
+    std::function<void(const Work& work, const std::string& error)> call_back;
+  };
 
   // About what it takes to wake two threads one after the other.
   static constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds(50);
 
   // `rank`, `ranks`: in the group. `spin`: how long a framework's thread spins at most.
-  SmallBuckets(ReadyQueue& queue, BucketPlaces& places, int rank, int ranks, PerformWork perform,
-               std::chrono::nanoseconds spin = kSpin)
-      : queue_(queue),
+  SmallBuckets(PlanTable& plans, PathCounters& counters, ReadyQueue& queue, BucketPlaces& places,
+               int rank, int ranks, Binding binding, std::chrono::nanoseconds spin = kSpin)
+      : plans_(plans),
+        counters_(counters),
+        queue_(queue),
         places_(places),
         rank_(rank),
         ranks_(ranks),
-        perform_(std::move(perform)),
+        binding_(std::move(binding)),
         spin_(spin),
         history_(ReadyQueue::kIds) {}
 
@@ -98,11 +112,13 @@ class SmallBuckets : public SmallBucketPath {
   // ID they are fewer than the queue has room for.
   static constexpr std::uint64_t kMostBehind = ReadyQueue::kEntries - ReadyQueue::kIds - 1024;
 
+  PlanTable& plans_;
+  PathCounters& counters_;
   ReadyQueue& queue_;
   BucketPlaces& places_;
   const int rank_;
   const int ranks_;
-  const PerformWork perform_;
+  const Binding binding_;
   const std::chrono::nanoseconds spin_;
   std::atomic<std::uint64_t> position_{0};
   std::atomic<int> performing_{0};  // threads that spin or perform: invariant 3

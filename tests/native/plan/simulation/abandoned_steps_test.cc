@@ -132,7 +132,7 @@ class StepsSimulation {
     if (route == Route::kNegotiated) return Negotiate(number, *arrival);
     if (route == Route::kPlanned || route == Route::kDeferred) return;
     EXPECT_EQ(route, Route::kAbandoned);
-    failures_.insert(rank.plans.Abandoned(plan_.slots[slot].key));
+    failures_.insert(arrival->failure);
     ++rank.errors;
     rank.in_step = false;
   }

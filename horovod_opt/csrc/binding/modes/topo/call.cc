@@ -34,18 +34,11 @@ std::string NameOf(Collective collective) {
 
 template <class Message>
 std::optional<Collective> CollectiveOf(int type) {
-  switch (type) {
-    case Message::ALLREDUCE:
-      return Collective::kAllreduce;
-    case Message::ALLGATHER:
-      return Collective::kAllgather;
-    case Message::BROADCAST:
-      return Collective::kBroadcast;
-    case Message::REDUCESCATTER:
-      return Collective::kReducescatter;
-    default:
-      return std::nullopt;
-  }
+  if (type == Message::ALLREDUCE) return Collective::kAllreduce;
+  if (type == Message::ALLGATHER) return Collective::kAllgather;
+  if (type == Message::BROADCAST) return Collective::kBroadcast;
+  if (type == Message::REDUCESCATTER) return Collective::kReducescatter;
+  return std::nullopt;
 }
 
 std::int64_t KeyOf(const std::string& text) {
@@ -125,16 +118,9 @@ CallGroup Group(std::vector<Call> calls, bool is_group) {
 }  // namespace
 
 Request::RequestType RequestTypeOf(Collective collective) {
-  switch (collective) {
-    case Collective::kAllgather:
-      return Request::ALLGATHER;
-    case Collective::kBroadcast:
-      return Request::BROADCAST;
-    case Collective::kReducescatter:
-      return Request::REDUCESCATTER;
-    case Collective::kAllreduce:
-      break;
-  }
+  if (collective == Collective::kAllgather) return Request::ALLGATHER;
+  if (collective == Collective::kBroadcast) return Request::BROADCAST;
+  if (collective == Collective::kReducescatter) return Request::REDUCESCATTER;
   return Request::ALLREDUCE;
 }
 
