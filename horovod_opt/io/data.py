@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job.agreement import require_equal
+from horovod_opt.io.loader_stats import PastStats
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.resume_state import check_state, state_of
 
@@ -22,6 +24,23 @@ if TYPE_CHECKING:
     from horovod_opt.io.step_source import StepSource
 
 BAD = ("raise", "skip")
+
+
+class Told(NamedTuple):
+    """Which steps of a pass over an epoch the training has said that it has taken: the last one,
+    and the most from one to the next."""
+
+    epoch: int = -1
+    step: int = -1
+    gap: int = 0
+
+    def next(self, epoch: int, step: int) -> Told:
+        before = self if epoch == self.epoch and step > self.step else Told(epoch)
+        return Told(epoch, step, max(before.gap, step - before.step))
+
+    def may_be_all(self, epoch: int, steps: int) -> bool:
+        """Whether somebody who says it as often as before may have taken all `steps`."""
+        return epoch == self.epoch and steps - 1 - self.step < self.gap
 
 
 class Data:
@@ -40,18 +59,25 @@ class Data:
         self.epoch_end = order.samples  # the position; before that with last="drop"
         self.holes: dict[int, list[int]] = {}
         self.is_resumed = False
+        self.loads = 0  # how often a state was loaded
+        self.told = Told()
         self.counter: Optional[BatchCounter] = None  # who counts batches, where loaders cannot
         self.is_elastic, self.has_met = is_elastic, not is_elastic
         # What the end of a rank becomes for elastic training, instead of ReaderEnded.
         self.interruption: Optional[type[Exception]] = None
         self._is_closed = False
-        self._sources: list[StepSource] = []
-        self.members: list[Member] = []  # by the number of the loader that reads through it
+        # A loader that nobody has any more ends, so it is not kept.
+        self._sources: weakref.WeakSet[StepSource] = weakref.WeakSet()
+        # By the number of the loader that reads through it.
+        self.members: MutableMapping[int, Member] = weakref.WeakValueDictionary()
+        self._loaders = 0
+        self.past = PastStats()
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
-        return {**self.__dict__, "_sources": [], "counter": None,
-                "ranks": replace(self.ranks, allgather=None)}
+        return {**self.__dict__, "_sources": None, "counter": None, "past": None,
+                "members": dict(self.members),
+                "ranks": replace(self.ranks, allgather=None, named=None)}
 
     def __len__(self) -> int:
         """Samples."""
@@ -63,9 +89,11 @@ class Data:
         return self.index.classes
 
     def taken(self, batch: Any) -> None:
-        """The training has used this batch, and all before it. Loaders say so themselves when they
-        hand a batch out. Raises InputError for one that no loader made."""
+        """The training has used this batch, and all before it; after each or after every k-th one.
+        Loaders of PyTorch say so themselves when they hand a batch out. Raises InputError for one
+        that no loader made."""
         info = batches.info_of(batch)
+        self.told = self.told.next(int(info.epoch), int(info.step))
         self.advance(int(info.epoch), int(info.end))
 
     def advance(self, epoch: int, position: int) -> None:
@@ -95,12 +123,14 @@ class Data:
         self.advance(place.epoch, place.position)
         self.holes = {int(epoch): list(samples) for epoch, samples in holes.items()}
         self.is_resumed = self.position > 0
+        self.loads += 1
 
     def add(self, source: StepSource, member: Member) -> int:
         """A loader that has begun to read, and this rank's way to its reader; returns a number."""
-        self._sources.append(source)
-        self.members.append(member)
-        return len(self.members) - 1
+        self._sources.add(source)
+        self._loaders += 1
+        self.members[self._loaders - 1] = member
+        return self._loaders - 1
 
     def meet(self, ranks: Communication, node: Node) -> None:
         """Collective: these ranks read it from now on. Raises InputError on all of them if they
@@ -112,10 +142,9 @@ class Data:
     def part(self) -> None:
         """The ranks are about to change, in an elastic job: its loaders end, and the next ones go
         on here. Needs no other rank."""
-        for source in self._sources:
+        for source in list(self._sources):
             source.part()
-        self._sources, self.members, self.counter = [], [], None
-        self.has_met = False
+        self.counter, self.has_met = None, False
         self.is_resumed = self.position > 0
 
     @contextmanager
@@ -137,16 +166,21 @@ class Data:
         its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
         in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory, and
         `node_cached_bytes` of chunks that were left in the page cache: of the node."""
-        total: dict[str, float] = {}
-        for source in self._sources:
-            for name, value in source.stats().items():
+        total = self.past.sums()
+        for source in list(self._sources):
+            if source.is_closed:
+                continue
+            for name, value in source.stats.now().items():
                 total[name] = total.get(name, 0) + value
         return total
 
     def close(self) -> None:
-        """Ends all reading; open loaders then raise. Ranks may close at different times."""
+        """Ends all reading; open loaders then raise. Ranks may close at different times.
+
+        What nobody has any more ends by itself, its workers, threads and memory with it; this is
+        for an end at a known moment, as is `with hio.open(...) as data:`."""
         self._is_closed = True
-        for source in self._sources:
+        for source in list(self._sources):
             source.close()
 
     def __enter__(self) -> Data:

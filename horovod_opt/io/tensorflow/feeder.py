@@ -29,7 +29,8 @@ class Feeder:
         self._pending: deque[Steps] = deque()  # those with steps that were not handed out
         self._pending_start = 0  # the number of their first one, in the pass
         self._error: Optional[BaseException] = None
-        source.wait_is(lambda: self._queue.waited)
+        self._epoch = epoch
+        source.stats.wait_is(lambda: self._queue.waited)
         self._thread = threading.Thread(target=self._run, name="hio-steps", daemon=True)
         self._thread.start()
 
@@ -53,8 +54,10 @@ class Feeder:
             else:
                 self._feed()
         self._steps.close()
-        self._source.wait_is_over()
-        self._source.publish()
+        self._source.stats.wait_is_over()
+        self._source.stats.publish()
+        if self.handed_out() == self._epoch.batches.steps:
+            self._source.end_pass()
 
     def _feed(self) -> None:
         try:
