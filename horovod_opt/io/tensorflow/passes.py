@@ -7,7 +7,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from horovod_opt.io.data import Data
+from horovod_opt.io.data import Data, Told
 from horovod_opt.io.step_source import Epoch, StepSource
 
 
@@ -23,8 +23,8 @@ class Passes:
 
     def __init__(self, data: Data, source: StepSource):
         self.data, self.source = data, source
-        self._last_start: Optional[tuple[int, int]] = None  # epoch and position of the last pass
-        self._steps = 0
+        self._last: Optional[Epoch] = None  # the last pass
+        self._loads = 0  # of states, before it
         self._handed_out: Callable[[], int] = lambda: 0
         self._is_over = False  # the pass that a repetition is asked for
         self.number = 0  # of the latest one
@@ -52,14 +52,27 @@ class Passes:
 
     def _next(self) -> Epoch:
         """What is left of the epoch that comes next."""
-        data = self.data
-        says_nothing = (data.counter is None and not data.is_resumed
-                        and (data.epoch, data.position) == self._last_start)
-        if says_nothing and self._steps and self._handed_out() == self._steps:
-            data.advance(data.epoch + 1, 0)
-        epoch = self.source.begin()
-        self._last_start, self._steps = (data.epoch, data.position), epoch.batches.steps
+        data, before = self.data, self._last
+        counter, ahead_of = data.counter, None
+        if counter is not None:
+            ahead_of = counter.latest if counter.follow_each_other else None
+        elif before is not None and self._is_taken(before):
+            data.advance(before.epoch + 1, 0)
+        # Ranks of an elastic job may be gone, which only the training's thread can hear of.
+        epoch = self.source.begin(runs_ahead_of=ahead_of, meets=not data.is_elastic)
+        self._last, self._loads, data.told = epoch, data.loads, Told()
         self._handed_out = lambda: 0
-        if data.counter is not None:
-            data.counter.begin(epoch)
+        if counter is not None:
+            counter.begin(epoch)
         return epoch
+
+    def _is_taken(self, before: Epoch) -> bool:
+        """Whether the training, which comes for the next pass, has taken all of the last one: it
+        was handed out, and nothing or as much was said of it as somebody says who speaks after
+        every k-th batch. One that was left early had less."""
+        data, batches = self.data, before.batches
+        if data.loads != self._loads or self._handed_out() < max(batches.steps, 1):
+            return False
+        if (data.epoch, data.position) == (before.epoch, batches.start):
+            return True
+        return data.epoch == before.epoch and data.told.may_be_all(before.epoch, batches.steps)

@@ -83,6 +83,34 @@ def test_what_was_fetched_ahead_does_not_count(tfrecords):
         assert data.epoch == 1
 
 
+@pytest.mark.parametrize("every", [1, 3, 4, 10])
+def test_who_speaks_after_every_kth_batch_comes_to_the_next_epoch(tfrecords, every):
+    """10 steps: the last ones are not spoken of."""
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        ds, epochs = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(2), []
+        while len(epochs) < 3:
+            samples = []
+            for step, (records, info) in enumerate(ds):
+                samples += numbers(records)
+                assert int(info["epoch"]) == len(epochs)
+                if step % every == every - 1:
+                    data.taken(info)
+            assert sorted(samples) == list(range(COUNT))
+            epochs.append(samples)
+        assert epochs[0] != epochs[1] != epochs[2]
+
+
+@pytest.mark.parametrize("prefetch", [1, 20])
+def test_a_loop_that_is_left_begins_anew_though_all_was_fetched(tfrecords, prefetch):
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        ds = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(prefetch)
+        for step, (_, info) in enumerate(ds):
+            data.taken(info)
+            if step == 7:
+                break
+        assert sorted(sum((numbers(records) for records, _ in ds), [])) == list(range(COUNT))
+
+
 def test_info(tfrecords):
     with hio.open(tfrecords, seed=5) as data:
         ds = hio.tensorflow.dataset(data, 70, with_info=True)
@@ -246,6 +274,7 @@ def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
 
         try:
             if rank == 1:
+                next(iter(ds))  # ranks begin together
                 assert is_over.wait(MINUTE)
                 return taken
             threading.Thread(target=close).start()
