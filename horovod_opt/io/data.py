@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
@@ -43,6 +43,28 @@ class Told(NamedTuple):
         return epoch == self.epoch and steps - 1 - self.step < self.gap
 
 
+class LastPass(NamedTuple):
+    """The pass over an epoch, or what is left of it, that was begun last: by whichever loader. It
+    has batches from `start` on, `steps` of them; `handed_out()` says how many somebody has, who may
+    run ahead of the training. `loads`: of states, before it."""
+
+    epoch: int
+    start: int
+    steps: int
+    loads: int
+    handed_out: Callable[[], int]
+
+    def is_taken_from(self, data: Data) -> bool:
+        """Whether the training, which comes for the next pass, has taken all of it: it was handed
+        out, and nothing or as much was said of it as somebody says who speaks after every k-th
+        batch. One that was left early had less."""
+        if data.loads != self.loads or self.handed_out() < max(self.steps, 1):
+            return False
+        if (data.epoch, data.position) == (self.epoch, self.start):
+            return True
+        return data.epoch == self.epoch and data.told.may_be_all(self.epoch, self.steps)
+
+
 class Data:
     """What `open` returns: the same on every rank, but for `ranks.rank` and `node`.
 
@@ -61,6 +83,7 @@ class Data:
         self.is_resumed = False
         self.loads = 0  # how often a state was loaded
         self.told = Told()
+        self.last_pass: Optional[LastPass] = None  # where loaders cannot count
         self.counter: Optional[BatchCounter] = None  # who counts batches, where loaders cannot
         self.is_elastic, self.has_met = is_elastic, not is_elastic
         # What the end of a rank becomes for elastic training, instead of ReaderEnded.
@@ -75,7 +98,7 @@ class Data:
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
-        return {**self.__dict__, "_sources": None, "counter": None, "past": None,
+        return {**self.__dict__, "_sources": None, "counter": None, "past": None, "last_pass": None,
                 "members": dict(self.members),
                 "ranks": replace(self.ranks, allgather=None, named=None)}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from horovod_opt.io import memory_limit
 from horovod_opt.io.batch import BatchInfo
-from horovod_opt.io.data import Data
+from horovod_opt.io.data import Data, LastPass, Told
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
@@ -192,6 +192,8 @@ class StepSource:
         if runs_ahead_of is not None:
             epoch, position = runs_ahead_of.epoch + 1, 0
         else:
+            if data.last_pass is not None and data.last_pass.is_taken_from(data):
+                data.advance(data.last_pass.epoch + 1, 0)
             epoch, position = data.epoch, data.position if data.is_resumed else 0
         if not self._batches(position).steps:  # last="drop": too few are left
             epoch, position = epoch + 1, 0
@@ -207,6 +209,7 @@ class StepSource:
                     self._forget()
                 now = self._feed(epoch, position)
             if runs_ahead_of is None:
+                data.last_pass, data.told = None, Told()
                 data.epoch_end = now.batches.end
                 data.advance(epoch, position)
                 data.is_resumed = position > 0  # until a batch of it is taken
@@ -215,6 +218,14 @@ class StepSource:
             if self._epochs is None or self._epochs_begun < self._epochs:
                 self._ahead = self._feed(epoch + 1, 0)
             return now
+
+    def is_last_pass(self, epoch: Epoch, handed_out: Callable[[], int]) -> None:
+        """Of a pass that was begun: whoever takes it cannot tell the training's place, so the next
+        pass, of whichever loader, asks how many batches were handed out. `handed_out` must not
+        refer to this one."""
+        data = self.data
+        data.last_pass = LastPass(epoch.epoch, epoch.batches.start, epoch.batches.steps, data.loads,
+                                  handed_out)
 
     def end_pass(self, is_taken: bool = True) -> None:
         """The training, and whatever takes samples for it, is through with an epoch: after the last

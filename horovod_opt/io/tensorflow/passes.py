@@ -7,7 +7,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from horovod_opt.io.data import Data, Told
+from horovod_opt.io.data import Data
 from horovod_opt.io.step_source import Epoch, StepSource
 
 
@@ -23,9 +23,7 @@ class Passes:
 
     def __init__(self, data: Data, source: StepSource):
         self.data, self.source = data, source
-        self._last: Optional[Epoch] = None  # the last pass
-        self._loads = 0  # of states, before it
-        self._handed_out: Callable[[], int] = lambda: 0
+        self._epoch: Optional[Epoch] = None  # of the latest pass
         self._is_over = False  # the pass that a repetition is asked for
         self.number = 0  # of the latest one
 
@@ -47,32 +45,19 @@ class Passes:
         self._is_over = True
 
     def follow(self, handed_out: Callable[[], int]) -> None:
-        """`handed_out` says how many batches of the pass were, until the next one begins."""
-        self._handed_out = handed_out
+        """`handed_out` says how many batches of the pass were."""
+        if self.data.counter is None:
+            self.source.is_last_pass(self._epoch, handed_out)
 
     def _next(self) -> Epoch:
         """What is left of the epoch that comes next."""
-        data, before = self.data, self._last
-        counter, ahead_of = data.counter, None
+        data, ahead_of = self.data, None
+        counter = data.counter
         if counter is not None:
+            data.last_pass = None
             ahead_of = counter.latest if counter.follow_each_other else None
-        elif before is not None and self._is_taken(before):
-            data.advance(before.epoch + 1, 0)
         # Ranks of an elastic job may be gone, which only the training's thread can hear of.
-        epoch = self.source.begin(runs_ahead_of=ahead_of, meets=not data.is_elastic)
-        self._last, self._loads, data.told = epoch, data.loads, Told()
-        self._handed_out = lambda: 0
+        self._epoch = self.source.begin(runs_ahead_of=ahead_of, meets=not data.is_elastic)
         if counter is not None:
-            counter.begin(epoch)
-        return epoch
-
-    def _is_taken(self, before: Epoch) -> bool:
-        """Whether the training, which comes for the next pass, has taken all of the last one: it
-        was handed out, and nothing or as much was said of it as somebody says who speaks after
-        every k-th batch. One that was left early had less."""
-        data, batches = self.data, before.batches
-        if data.loads != self._loads or self._handed_out() < max(batches.steps, 1):
-            return False
-        if (data.epoch, data.position) == (before.epoch, batches.start):
-            return True
-        return data.epoch == before.epoch and data.told.may_be_all(before.epoch, batches.steps)
+            counter.begin(self._epoch)
+        return self._epoch

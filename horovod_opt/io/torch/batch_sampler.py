@@ -73,15 +73,22 @@ class BatchSampler(Sampler):
         self._source.close()
 
     def _next_pass(self, new: _Pass) -> Epoch:
-        """The one before is over, if it was handed out and nobody has said how much of it was
-        used."""
-        before, data = self._pass, self._source.data
-        if before is not None and before.is_over_for(data):
-            data.advance(before.epoch.epoch + 1, 0)
-            self._source.end_pass()
+        before = self._pass
+        if before is not None and before.is_exhausted:
+            before.end()
         epoch = self._source.begin()
         self._pass = new
         return epoch
+
+
+class HandedOut:
+    """How many batches of a pass; it does not refer to it."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def __call__(self) -> int:
+        return self.steps
 
 
 class _Pass:
@@ -92,7 +99,7 @@ class _Pass:
         self._sampler, self._source = sampler, sampler._source
         self._numbers: Optional[Iterator[BatchNumbers]] = None
         self.epoch: Epoch
-        self._is_exhausted = self._is_counted = False
+        self.is_exhausted = self._is_counted = False
         self._is_known = loader is not None and getattr(loader, "_in_order", True)
         # Of workers, which run ahead; in the training's process Dataset counts.
         self._loader = None
@@ -105,8 +112,10 @@ class _Pass:
     def __next__(self) -> BatchNumbers:
         if self._numbers is None:
             self.epoch = self._sampler._next_pass(self)
-            self._loads = self._source.data.loads
             self._numbers = batch_numbers(self._source, self.epoch)
+            if not self._is_known:
+                self._handed_out = HandedOut()
+                self._source.is_last_pass(self.epoch, self._handed_out)
             if not self._is_known and not self._sampler.is_told:
                 self._sampler.is_told = True
                 say("what asks BatchSampler for batches is not PyTorch's DataLoader, or not in "
@@ -116,9 +125,11 @@ class _Pass:
         try:
             return next(self._numbers)
         except StopIteration:
-            self._is_exhausted = True
+            self.is_exhausted = True
             if self._is_known and self._loader is None:
-                self._end()
+                self.end()
+            elif not self._is_known:
+                self._handed_out.steps = self.steps
             raise
 
     @property
@@ -128,12 +139,7 @@ class _Pass:
     def taken(self, batches: int) -> None:
         self._source.data.advance(self.epoch.epoch, self.epoch.batches.bounds(batches - 1)[1])
         if batches == self.steps:
-            self._end()
-
-    def is_over_for(self, data: Data) -> bool:
-        place = self.epoch.epoch, self.epoch.batches.start
-        return (self._is_exhausted and not self._is_counted and data.loads == self._loads
-                and (data.epoch, data.position) == place)
+            self.end()
 
     def _count(self) -> None:
         """DataLoader asks once more for each batch that it is about to hand out."""
@@ -142,7 +148,8 @@ class _Pass:
         if batches and not self._is_counted:
             self.taken(min(batches, self.steps))
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Nothing of it is still to be used."""
         if not self._is_counted:
             self._is_counted = True
             self._source.end_pass()

@@ -83,12 +83,15 @@ def test_what_was_fetched_ahead_does_not_count(tfrecords):
         assert data.epoch == 1
 
 
-@pytest.mark.parametrize("every", [1, 3, 4, 10])
-def test_who_speaks_after_every_kth_batch_comes_to_the_next_epoch(tfrecords, every):
-    """10 steps: the last ones are not spoken of."""
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("every", [1, 3, 4, 10, 99])
+def test_who_speaks_after_every_kth_batch_comes_to_the_next_epoch(tfrecords, every, is_new):
+    """10 steps: the last ones are not spoken of, or none. Also with a new data set for each."""
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         ds, epochs = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(2), []
         while len(epochs) < 3:
+            if is_new:
+                ds = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(2)
             samples = []
             for step, (records, info) in enumerate(ds):
                 samples += numbers(records)
