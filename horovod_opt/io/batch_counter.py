@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Optional
 
 from horovod_opt.io.errors import InputError
@@ -12,50 +13,75 @@ if TYPE_CHECKING:
 
 
 class BatchCounter:
-    """Of one training on `data`. A pass of the training over the data is an epoch, or what is left
-    of it. What runs ahead begins the pass; the training says how many batches it has taken."""
+    """Of one training on `data`. A pass over the data is an epoch, or what is left of it. What runs
+    ahead begins passes; the training says how many batches it has taken since next_pass().
+
+    `follow_each_other`: passes do without a word of the training in between, which counts on over
+    them; else it says next_pass() before each."""
 
     def __init__(self, data: Data):
         self._data = data
-        self._pass: Optional[Epoch] = None
+        self._passes: deque[Epoch] = deque()
+        self._before = 0  # batches of passes that the training is through with, and are gone here
+        self.follow_each_other = False
 
     def next_pass(self) -> None:
         """The training goes over the data again: what runs ahead may begin."""
-        self._pass = None
+        self._passes.clear()
+        self._before = 0
         self._data.counter = self
+
+    @property
+    def latest(self) -> Optional[Epoch]:
+        """The pass that was begun last, though the training need not have come to it: the next one
+        comes behind it."""
+        return self._passes[-1] if self._passes else None
 
     def begin(self, epoch: Epoch) -> None:
         """Raises InputError where batches of another epoch would be mixed into this one."""
-        if self._pass is not None:
+        if self._passes and not self.follow_each_other:
             raise InputError(
                 f"the data set begins epoch {epoch.epoch} while the training is in epoch "
-                f"{self._pass.epoch}, so its batches cannot be counted; remedy: no .repeat() "
-                "behind hio.tensorflow.dataset(): each loop over it is an epoch")
-        self._pass = epoch
+                f"{self._passes[0].epoch}, so its batches cannot be counted; remedy: no .repeat() "
+                "behind hio.tensorflow.dataset() without steps_per_epoch: each loop over it is an "
+                "epoch")
+        self._passes.append(epoch)
 
     def is_rest_over(self, count: int) -> bool:
         """Whether the pass is the rest of an epoch, and has no more than `count` batches."""
-        return (self._pass is not None and self._pass.batches.start > 0
-                and count >= self._pass.batches.steps)
+        return (bool(self._passes) and self._passes[0].batches.start > 0
+                and count >= self._passes[0].batches.steps)
 
     def advance(self, count: int) -> None:
-        """The training has taken `count` batches of this pass; more than there are: all of them, as
-        where the last call of several steps has fewer."""
-        if self._pass is not None and count > 0:
-            batches = self._pass.batches
-            end = batches.bounds(min(count, batches.steps) - 1)[1]
-            self._data.advance(self._pass.epoch, end)
+        """The training has taken `count` batches since next_pass(); more than there are: all of
+        them, as where the last call of several steps has fewer."""
+        while (len(self._passes) > 1
+               and count - self._before > self._passes[0].batches.steps):
+            self._before += self._passes.popleft().batches.steps
+        if not self._passes or count <= self._before:
+            return
+        current = self._passes[0]
+        step = min(count - self._before, current.batches.steps)
+        if step == current.batches.steps:
+            self._data.advance(current.epoch + 1, 0)
+        else:
+            self._data.advance(current.epoch, current.batches.bounds(step - 1)[1])
 
     def end(self, count: int) -> None:
         """The training says that it has gone over all of the data in `count` batches at most.
 
-        Raises InputError if the pass has more: they were batched anew on the way.
+        Raises InputError if the pass has more: they were batched anew on the way. And if no pass
+        has begun: its batches were kept from an earlier one.
         """
-        if self._pass is not None and count < self._pass.batches.steps:
+        remedy = ("remedy: between hio.tensorflow.dataset() and fit() only what keeps batches as "
+                  "they are, as .map() and .prefetch()")
+        if not self._passes and count > 0:
+            raise InputError(f"the training has taken {count} batches, but no epoch has begun in "
+                             f"the data set; {remedy}")
+        if self._passes and count < self._passes[0].batches.steps:
             raise InputError(
-                f"the training has taken {count} batches in epoch {self._pass.epoch}, but the data "
-                f"set has {self._pass.batches.steps}; remedy: between hio.tensorflow.dataset() and "
-                "fit() only what keeps batches as they are, as .map() and .prefetch()")
+                f"the training has taken {count} batches in epoch {self._passes[0].epoch}, but the "
+                f"data set has {self._passes[0].batches.steps}; {remedy}")
 
     def stop(self) -> None:
         """The training is over."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from horovod_opt.io import batch as batches
 from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.holes import Holes
 from horovod_opt.io.job.agreement import require_equal
 from horovod_opt.io.job.job_index import take_leaders
+from horovod_opt.io.loader_stats import PastStats
 from horovod_opt.io.order.choice import Given
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.resume_state import Rest, check_state, state_of
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from horovod_opt.io.index import Index
     from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.job.nodes import Node
-    from horovod_opt.io.node_reader.hole_log import HoleLog
     from horovod_opt.io.node_reader.member import Member
     from horovod_opt.io.step_source import StepSource
 
@@ -29,6 +31,45 @@ BAD = ("raise", "skip")
 # By default bad="skip" leaves out this part of the samples that a node takes in an epoch at most;
 # and always so many.
 BAD_LIMIT, FEW_HOLES = 0.01, 10
+
+
+class Told(NamedTuple):
+    """Which steps of a pass over an epoch the training has said that it has taken: the last one,
+    and the most from one to the next."""
+
+    epoch: int = -1
+    step: int = -1
+    gap: int = 0
+
+    def next(self, epoch: int, step: int) -> Told:
+        before = self if epoch == self.epoch and step > self.step else Told(epoch)
+        return Told(epoch, step, max(before.gap, step - before.step))
+
+    def may_be_all(self, epoch: int, steps: int) -> bool:
+        """Whether somebody who says it as often as before may have taken all `steps`."""
+        return epoch == self.epoch and steps - 1 - self.step < self.gap
+
+
+class LastPass(NamedTuple):
+    """The pass over an epoch, or what is left of it, that was begun last: by whichever loader. It
+    has batches from `start` on, `steps` of them; `handed_out()` says how many somebody has, who may
+    run ahead of the training. `loads`: of states, before it."""
+
+    epoch: int
+    start: int
+    steps: int
+    loads: int
+    handed_out: Callable[[], int]
+
+    def is_taken_from(self, data: Data) -> bool:
+        """Whether the training, which comes for the next pass, has taken all of it: it was handed
+        out, and nothing or as much was said of it as somebody says who speaks after every k-th
+        batch. One that was left early had less."""
+        if data.loads != self.loads or self.handed_out() < max(self.steps, 1):
+            return False
+        if (data.epoch, data.position) == (self.epoch, self.start):
+            return True
+        return data.epoch == self.epoch and data.told.may_be_all(self.epoch, self.steps)
 
 
 class Data:
@@ -49,21 +90,28 @@ class Data:
         self.bad_limit = bad_limit
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
-        self._known_holes: dict[int, set[int]] = {}
-        self._hole_logs: list[HoleLog] = []  # of the nodes' readers, by loader
+        self.known_holes = Holes()
         self.is_resumed = False
+        self.loads = 0  # how often a state was loaded
+        self.told = Told()
+        self.last_pass: Optional[LastPass] = None  # where loaders cannot count
         self.counter: Optional[BatchCounter] = None  # who counts batches, where loaders cannot
         self.is_elastic, self.has_met = is_elastic, not is_elastic
         # What the end of a rank becomes for elastic training, instead of ReaderEnded.
         self.interruption: Optional[type[Exception]] = None
         self._is_closed = False
-        self._sources: list[StepSource] = []
-        self.members: list[Member] = []  # by the number of the loader that reads through it
+        # A loader that nobody has any more ends, so it is not kept.
+        self._sources: weakref.WeakSet[StepSource] = weakref.WeakSet()
+        # By the number of the loader that reads through it.
+        self.members: MutableMapping[int, Member] = weakref.WeakValueDictionary()
+        self._loaders = 0
+        self.past = PastStats()
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
-        return {**self.__dict__, "_sources": [], "counter": None, "_choose": None,
-                "_hole_logs": [], "ranks": replace(self.ranks, allgather=None)}
+        return {**self.__dict__, "_sources": None, "counter": None, "past": None, "last_pass": None,
+                "members": dict(self.members), "_choose": None, "known_holes": None,
+                "ranks": replace(self.ranks, allgather=None, named=None)}
 
     def __len__(self) -> int:
         """Samples."""
@@ -79,11 +127,7 @@ class Data:
         """By epoch: the damaged samples that were left out (`bad="skip"`) by the ranks of this
         node, their workers included, and, until the last gather_holes(), by all others; also those
         of batches that are ready and not yet handed out."""
-        merged = {epoch: set(samples) for epoch, samples in self._known_holes.items()}
-        for log in self._hole_logs:
-            for epoch, samples in log.by_epoch().items():
-                merged.setdefault(epoch, set()).update(samples)
-        return {epoch: sorted(samples) for epoch, samples in sorted(merged.items())}
+        return self.known_holes.by_epoch()
 
     @property
     def most_holes(self) -> int:
@@ -94,14 +138,15 @@ class Data:
     def gather_holes(self) -> dict[int, list[int]]:
         """Collective: `holes`, with those of all nodes, which then are in all ranks' states."""
         for text in self.ranks.allgather(json.dumps(list(self.holes.items())).encode()):
-            for epoch, samples in json.loads(text):
-                self._known_holes.setdefault(epoch, set()).update(samples)
+            self.known_holes.add(json.loads(text))
         return self.holes
 
     def taken(self, batch: Any) -> None:
-        """The training has used this batch, and all before it. Loaders say so themselves when they
-        hand a batch out. Raises InputError for one that no loader made."""
+        """The training has used this batch, and all before it; after each or after every k-th one.
+        Loaders of PyTorch say so themselves when they hand a batch out. Raises InputError for one
+        that no loader made."""
         info = batches.info_of(batch)
+        self.told = self.told.next(int(info.epoch), int(info.step))
         self.advance(int(info.epoch), int(info.end))
 
     def advance(self, epoch: int, position: int) -> None:
@@ -139,32 +184,31 @@ class Data:
         self.order, self.rest = place.order, place.rest
         self.epoch_end = self.order.samples
         self.advance(place.epoch, place.position)
-        self._known_holes = {int(epoch): set(samples) for epoch, samples in holes.items()}
-        for log in self._hole_logs:
-            log.forget()
+        self.known_holes.replace({int(epoch): samples for epoch, samples in holes.items()})
         self.is_resumed = self.position > 0
+        self.loads += 1
 
     def renew_loaders(self) -> None:
         """Collective where a state has brought another order than loaders were made for."""
-        for source in self._sources:
-            if not source.can_read(self.order, self.rest):
-                source.start()
+        for source in sorted(self._sources, key=lambda source: source.number):
+            if not source.is_closed and not source.can_read(self.order, self.rest):
+                source.renew()
                 self.members[source.number] = source.member
-                self._hole_logs[source.number] = source.member.holes
 
     def _check_sources(self, order: Order, rest: Optional[Rest]) -> None:
         """Raises InputError if a loader has begun to read and cannot go on with these."""
-        if any(source.has_begun and not source.can_read(order, rest) for source in self._sources):
+        if any(source.has_begun and not source.is_closed and not source.can_read(order, rest)
+               for source in list(self._sources)):
             raise InputError("the state has another window, shards or chunk size than what loaders "
                              "of this data set have begun to read; remedy: load the state before "
                              "the first loop")
 
     def add(self, source: StepSource, member: Member) -> int:
         """A loader that has begun to read, and this rank's way to its reader; returns a number."""
-        self._sources.append(source)
-        self.members.append(member)
-        self._hole_logs.append(member.holes)
-        return len(self.members) - 1
+        self._sources.add(source)
+        self._loaders += 1
+        self.members[self._loaders - 1] = member
+        return self._loaders - 1
 
     def meet(self, ranks: Communication, node: Node) -> None:
         """Collective: these ranks read it from now on. Raises InputError on all of them if they
@@ -179,10 +223,9 @@ class Data:
     def part(self) -> None:
         """The ranks are about to change, in an elastic job: its loaders end, and the next ones go
         on here. Needs no other rank."""
-        for source in self._sources:
+        for source in list(self._sources):
             source.part()
-        self._sources, self.members, self.counter = [], [], None
-        self.has_met = False
+        self.counter, self.has_met = None, False
         self.is_resumed = self.position > 0
 
     @contextmanager
@@ -204,16 +247,21 @@ class Data:
         its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
         in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory, and
         `node_cached_bytes` of chunks that were left in the page cache: of the node."""
-        total: dict[str, float] = {}
-        for source in self._sources:
-            for name, value in source.stats().items():
+        total = self.past.sums()
+        for source in list(self._sources):
+            if source.is_closed:
+                continue
+            for name, value in source.stats.now().items():
                 total[name] = total.get(name, 0) + value
         return total
 
     def close(self) -> None:
-        """Ends all reading; open loaders then raise. Ranks may close at different times."""
+        """Ends all reading; open loaders then raise. Ranks may close at different times.
+
+        What nobody has any more ends by itself, its workers, threads and memory with it; this is
+        for an end at a known moment, as is `with hio.open(...) as data:`."""
         self._is_closed = True
-        for source in self._sources:
+        for source in list(self._sources):
             source.close()
 
     def __enter__(self) -> Data:

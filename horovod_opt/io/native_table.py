@@ -21,6 +21,7 @@ class Code(Constant):
     RANK_DIED = 5, "hio_cache_dead_rank()"
     TOO_FAR = 6, "too many steps after one that is not done"
     READER_FAILED = 7, "it cannot go on; hio_error() says why"
+    OTHER = 8, "the load brings another chunk than the caller expects"
     FAILED = -1, "hio_error()"
 
 
@@ -59,19 +60,23 @@ Order = structure(Struct(
     of each shard in it, -1 for one that has ended (stage_start has one element more)."""))
 Loads = structure(Struct(
     "HioLoads",
-    ("int64_t count", *fields("const int64_t*", "first", "last", "bytes", "extents"),
+    (*fields("int64_t", "count", "number"),
+     *fields("const int64_t*", "first", "last", "bytes", "chunks", "extents"),
      "const int32_t* files", *fields("const int64_t*", "offsets", "lengths", "places")),
-    """Steps first[i] to last[i] need load i, of bytes[i], made of the extents from extents[i] to
-    extents[i + 1]: bytes of a file from an offset, and their place in the chunk buffer."""))
+    """Steps first[i] to last[i] need load number + i, of bytes[i], which is chunks[i] (NULL: nobody
+    compares it), made of the extents from extents[i] to extents[i + 1]: bytes of a file from an
+    offset, and their place in the chunk buffer. `number` -1: that after the last one."""))
 Records = structure(Struct(
     "HioRecords",
     ("int64_t count", *fields("const int64_t*", "loads", "places", "sizes"),
      "const uint32_t* checksums", "const int32_t* files", "const int64_t* offsets",
-     "void* out", "const int64_t* out_places", "int32_t* statuses", "int64_t origin"),
+     "void* out", "const int64_t* out_places", "int32_t* statuses", "int64_t origin",
+     "const int64_t* chunks"),
     """Which load brings each of `count` records, its place in the load's chunk buffer, its bytes,
     its CRC-32C (NULL: not compared), and its place in a file, for what is in the page cache. It
     comes to out + out_places[] - origin, whatever its status is, which is written: `origin` is the
-    place that `out` begins with. `out` is NULL: places are addresses."""))
+    place that `out` begins with. `out` is NULL: places are addresses. `chunks`: of which the
+    records are, HIO_OTHER where the load brings another one; NULL: not compared."""))
 Progress = structure(Struct(
     "HioProgress", fields("int64_t", "steps", "records", "bad"),
     "Steps and records that were taken, and how many of these are not good."))

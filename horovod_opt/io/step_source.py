@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 import numpy as np
 
-from horovod_opt.io import memory_limit, totals
+from horovod_opt.io import memory_limit
 from horovod_opt.io.batch import BatchInfo
-from horovod_opt.io.data import Data
+from horovod_opt.io.data import Data, LastPass, Told
 from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.holes import Holes
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
-from horovod_opt.io.job.communication import find
+from horovod_opt.io.job.communication import find, next_channel, use_channel
 from horovod_opt.io.job.room import PART
-from horovod_opt.io.load_queue import LoadQueue
+from horovod_opt.io.loader_stats import LoaderStats
+from horovod_opt.io.node_reader import lifetime
 from horovod_opt.io.node_reader.layout import chunk_bytes
+from horovod_opt.io.node_reader.load_queue import LoadQueue
 from horovod_opt.io.node_reader.member import Member
+from horovod_opt.io.node_reader.node_cache import SAME_PLACE
 from horovod_opt.io.node_reader.reader_process import Reader
 from horovod_opt.io.node_reader.record_request import LocatedSteps
 from horovod_opt.io.node_reads import chunks_for_node
@@ -39,7 +42,8 @@ from horovod_opt.io.order.schedule import (
 
 # Samples of a rank whose order is computed together: of many, each costs little.
 TOGETHER = 1 << 13
-PUBLISH_SECONDS = 0.5
+# Loads of an epoch have numbers of their own. More than it can have; the cache needs a power of 2.
+LOADS = 1 << 40
 
 
 class Epoch(NamedTuple):
@@ -97,7 +101,8 @@ class Steps(NamedTuple):
 class StepSource:
     """Collective: every rank makes one with the same arguments, and goes through the same epochs.
 
-    `epochs`: after so many from the first on nothing is read ahead; None: there is always another.
+    It ends with close(), after so many `epochs` (None: never), and when nobody has it any more:
+    nothing that reads for it refers to it.
 
     Raises InputError if the arguments cannot be used, differ, or `memory` is too small for a node.
     """
@@ -111,34 +116,41 @@ class StepSource:
         self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
                        "last": last}
         whole = run_together(data.ranks, lambda: self._batches(0))
-        self.steps, self.global_batch_size = whole.steps, whole.global_batch_size
+        self.whole, self.steps = whole, whole.steps
+        self.global_batch_size = whole.global_batch_size
         require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
                                    "position": data.position},
                       "make the same loader, from the same state, on every rank")
         data.gather_holes()
-        self._reader: Optional[Reader] = None
-        self._member: Optional[Member] = None
+        channels = [int(row) for row in data.ranks.allgather(str(next_channel()).encode())]
+        # A pass may begin in another thread, as TensorFlow's: beside one of another loader.
+        self._meeting = data.ranks.channel(str(use_channel(max(channels))))
+        self._when_closed: list[weakref.WeakMethod] = []
         self._next_step = 0
-        self.start()
+        self._start()
         self.number = data.add(self, self._member)
-        self.training_waited = 0.0  # seconds that the training waited for its next batch
-        self._waited_now: Callable[[], float] = float  # and for those that somebody else counts
-        self._last_stats: dict[str, float] = {}
-        self._published = time.monotonic()
-        self._total = totals.add(self.publish)
         self._ahead: Optional[Epoch] = None
-        self._epochs_begun = 0
-        self._lock, self._waits = threading.Lock(), threading.Lock()
+        self._epochs_fed = self._epochs_begun = self._epochs_over = 0
+        self._lock = threading.Lock()
         self._has_parted = False
 
-    def start(self) -> None:
-        """Collective: makes ready to read by the order that the data has now."""
+    def renew(self) -> None:
+        """Collective: makes it ready to read by the order that the data has now.
+
+        Raises InputError on all ranks if only some do, while others begin a pass.
+        """
+        data = self.data
+        require_equal(self._meeting, {"the place in the data": f"epoch {data.epoch}, position "
+                                      f"{data.position} of another order"}, SAME_PLACE)
+        self._end.now()
+        self._start()
+
+    def _start(self) -> None:
         data, whole = self.data, self._batches(0)
-        if self._member is not None:
-            self._end()
         self._order = chunks_for_node(data.order, whole, data.node.ranks,
                                       int(data.index.size.sum()) / len(data))
-        self._rest = data.rest and data.rest.order
+        self._rest, self._of = data.rest and data.rest.order, data.order
+        self._reader: Optional[Reader] = None
         try:
             run_together(data.ranks, lambda: self._start_reader(whole))
             address = "" if self._reader is None else self._reader.address
@@ -151,7 +163,11 @@ class StepSource:
                 self._reader.stop()
             raise
         self._load_queue = LoadQueue(self._member)
-        self._of = data.order
+        self.stats = LoaderStats(self._member, len(data.index.parts), data.node.is_reader,
+                                 data.past)
+        data.known_holes.watch(self._member.holes)
+        self._end = lifetime.end_when_dropped(
+            self, _end, self.stats, data.known_holes, self._member, self._reader)
 
     @property
     def has_begun(self) -> bool:
@@ -198,46 +214,93 @@ class StepSource:
         self._reader = Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
                               data.threads, chunk_bytes=sizes)
 
-    def begin(self) -> Epoch:
+    def begin(self, runs_ahead_of: Optional[Epoch] = None, meets: bool = True) -> Epoch:
         """The epoch that comes next, or what is left of it after a state was loaded. One that was
-        left early begins anew."""
+        left early begins anew. Collective, with `meets`: the ranks compare their places, each time;
+        they say nothing to each other in between.
+
+        `runs_ahead_of`: the training is still in that one, and what comes next is the one after it;
+        the place in the data stays.
+
+        Raises InputError on all ranks if they are not at the same place.
+        """
         data = self.data
+        self._check_open()
+        if runs_ahead_of is not None:
+            epoch, position = runs_ahead_of.epoch + 1, 0
+        else:
+            if data.last_pass is not None and data.last_pass.is_taken_from(data):
+                data.advance(data.last_pass.epoch + 1, 0)
+            epoch, position = data.epoch, data.position if data.is_resumed else 0
+        if not self._batches(position).steps:  # last="drop": too few are left
+            epoch, position = epoch + 1, 0
+        if meets:
+            require_equal(self._meeting, {
+                "the place in the data": f"epoch {epoch}, position {position}"}, SAME_PLACE)
+        with self._lock:
+            ahead, self._ahead = self._ahead, None
+            if (ahead is not None and (ahead.epoch, ahead.batches.start) == (epoch, position)
+                    and ahead.order == self._order_of(epoch)):
+                now = ahead
+            else:
+                if meets:
+                    self._forget()
+                now = self._feed(epoch, position)
+            if runs_ahead_of is None:
+                data.last_pass, data.told = None, Told()
+                data.epoch_end = now.batches.end
+                data.advance(epoch, position)
+                data.is_resumed = position > 0  # until a batch of it is taken
+                self._member.skip_to(now.base)
+            self._epochs_begun += 1
+            if self._epochs is None or self._epochs_begun < self._epochs:
+                self._ahead = self._feed(epoch + 1, 0)
+            return now
+
+    def is_last_pass(self, epoch: Epoch, handed_out: Callable[[], int]) -> None:
+        """Of a pass that was begun: whoever takes it cannot tell the training's place, so the next
+        pass, of whichever loader, asks how many batches were handed out. `handed_out` must not
+        refer to this one."""
+        data = self.data
+        data.last_pass = LastPass(epoch.epoch, epoch.batches.start, epoch.batches.steps, data.loads,
+                                  handed_out)
+
+    def end_pass(self, is_taken: bool = True) -> None:
+        """The training, and whatever takes samples for it, is through with an epoch: after the last
+        of `epochs` it ends. `is_taken`: nothing of it is still being taken."""
+        self._epochs_over += 1
+        if self._epochs is not None and self._epochs_over >= self._epochs and is_taken:
+            self.close()
+
+    def _check_open(self) -> None:
         if self._has_parted:
             raise InputError("this loader was made for other ranks, before a reset; remedy: make "
                              "loaders in the function that hvd.elastic.run calls")
-        if not data.is_resumed:
-            data.advance(data.epoch, 0)
-        if not self._batches(data.position).steps:  # last="drop": too few are left
-            data.advance(data.epoch + 1, 0)
-        data.is_resumed = False
-        with self._lock:
-            start = (data.epoch, data.position)
-            ahead, self._ahead = self._ahead, None
-            if (ahead is not None and (ahead.epoch, ahead.batches.start) == start
-                    and ahead.order == self._order_of(ahead.epoch)):
-                now = ahead
-            else:
-                now = self._feed(*start)
-            data.epoch_end = now.batches.end
-            self._member.skip_to(now.base)
-            self._epochs_begun += 1
-            if self._epochs is None or self._epochs_begun < self._epochs:
-                self._ahead = self._feed(data.epoch + 1, 0)
-            return now
+        if self.is_closed and self._epochs is not None and self._epochs_over >= self._epochs:
+            raise InputError(f"this loader was made for epochs={self._epochs}, and they are over; "
+                             "remedy: give more, or leave epochs= out")
+        if self.is_closed:
+            raise ReaderEnded("this loader is closed; remedy: make another one, of data that is "
+                              "open")
+
+    def _forget(self) -> None:
+        """What was left early. No rank takes anything of it any more: all have begun what comes
+        now. So its loads need not be gone through."""
+        self._load_queue.forget()
+        if self._reader is not None:
+            self._reader.forget()
 
     def _feed(self, epoch: int, position: int) -> Epoch:
         batches = self._batches(position)
         coming = Epoch(epoch, batches, self._next_step, self._order_of(epoch))
         self._next_step += batches.steps
+        number = LOADS * self._epochs_fed
+        self._epochs_fed += 1
+        ranks = self.data.node.ranks
         if self._reader is not None:
-            self._reader.feed_pieces(self._pieces(coming, with_masks=True))
-        self._load_queue.add(self._pieces(coming))
+            self._reader.feed_pieces(_pieces(coming, ranks, with_masks=True), number)
+        self._load_queue.add(number, _pieces(coming, ranks))
         return coming
-
-    def _pieces(self, epoch: Epoch, with_masks: bool = False) -> Iterator[Loads]:
-        for loads in schedule_in_pieces(epoch.order, epoch.batches, epoch.epoch,
-                                        self.data.node.ranks, with_masks):
-            yield loads._replace(first=loads.first + epoch.base, last=loads.last + epoch.base)
 
     def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
         """Of each step, in order."""
@@ -268,47 +331,6 @@ class StepSource:
         """Of this rank; may be sent to its workers."""
         return self._member
 
-    def stats(self) -> dict[str, float]:
-        """See Data.stats()."""
-        with suppress(ReaderEnded):  # then they are those of its end
-            rank, reader = self._member.stats(), self._member.reader_stats()
-            parts = len(self.data.index.parts)
-            self._last_stats = {
-                "samples": rank.records // parts, "bytes": rank.bytes,
-                "samples_from_storage": (rank.records - rank.cached) // parts,
-                "reader_waits": rank.waits, "reader_wait_seconds": rank.wait_seconds,
-                "node_bytes_read": reader.bytes_read, "node_requests": reader.requests,
-                "node_chunks": reader.loads, "node_most_live_bytes": reader.most_live_bytes,
-                "node_cached_bytes": reader.cached_bytes}
-        with self._waits:
-            waited = self.training_waited + self._waited_now()
-        return {**self._last_stats, "training_wait_seconds": waited}
-
-    def wait_is(self, seconds: Callable[[], float]) -> None:
-        """From now until wait_is_over(), that is what the training has waited in a pass."""
-        with self._waits:
-            self._waited_now = seconds
-
-    def wait_is_over(self) -> None:
-        """Nobody else counts any more."""
-        with self._waits:
-            self.training_waited += self._waited_now()
-            self._waited_now = float
-
-    def publish(self) -> None:
-        """Brings horovod_opt.stats() up to date."""
-        self._published = time.monotonic()
-        stats = self.stats()
-        if not self.data.node.is_reader:  # they are counted where they are read
-            stats = {name: value for name, value in stats.items() if not name.startswith("node_")}
-        totals.publish(self._total, stats)
-
-    def publish_now_and_then(self) -> None:
-        """The same, if it was not done lately: for the table that hvd.shutdown() prints, which asks
-        nobody."""
-        if time.monotonic() - self._published > PUBLISH_SECONDS:
-            self.publish()
-
     def part(self) -> None:
         """Of ranks that are no longer those of the job: none of them takes anything more, and one
         that has died will never leave."""
@@ -317,12 +339,33 @@ class StepSource:
         if self._reader is not None:
             self._reader.stop()
 
+    @property
+    def is_closed(self) -> bool:
+        return not self._end.alive
+
+    def when_closed(self, method: Callable[[], None]) -> None:
+        """Calls this method of an object, if it is still there then, as it is closed."""
+        self._when_closed.append(weakref.WeakMethod(method))
+
     def close(self) -> None:
         """This rank takes nothing more; the node's reader ends when that is so of all its ranks."""
-        self.publish()
-        self._end()
+        if self.is_closed:
+            return
+        for weak in self._when_closed:
+            method = weak()
+            if method is not None:
+                method()
+        self._end.now()
 
-    def _end(self) -> None:
-        self._member.close()
-        if self._reader is not None:
-            self._reader.close()
+
+def _pieces(epoch: Epoch, ranks: Sequence[int], with_masks: bool = False) -> Iterator[Loads]:
+    for loads in schedule_in_pieces(epoch.order, epoch.batches, epoch.epoch, ranks, with_masks):
+        yield loads._replace(first=loads.first + epoch.base, last=loads.last + epoch.base)
+
+
+def _end(stats: LoaderStats, holes: Holes, member: Member, reader: Optional[Reader]) -> None:
+    stats.end()
+    holes.end(member.holes)
+    member.close()
+    if reader is not None:
+        reader.close()

@@ -6,41 +6,57 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from itertools import count
 
-# By the counter of horovod_opt.Stats: the name in StepSource.stats().
+# By the counter of horovod_opt.Stats: the name in LoaderStats.now().
 COUNTERS = {"input_samples": "samples", "input_bytes": "bytes",
             "input_samples_from_storage": "samples_from_storage",
             "input_wait_seconds": "training_wait_seconds", "input_node_bytes": "node_bytes_read",
             "input_node_requests": "node_requests"}
 
 _lock = threading.Lock()
-_stats: list[Mapping[str, float]] = []  # by the number of the loader
-_publishers: list[weakref.WeakMethod] = []  # the same; they call publish()
+_numbers = count()
+_stats: dict[int, Mapping[str, float]] = {}  # by the number of the loader
+_publishers: dict[int, weakref.WeakMethod] = {}  # the same; they call publish()
+_ended: dict[str, float] = {}  # of the loaders that have
 
 
 def add(publisher: Callable[[], None]) -> int:
-    """The number of a new loader, whose method `publisher` calls publish() with it; the loader may
-    end meanwhile."""
+    """The number of a new loader, whose method `publisher` calls publish() with it."""
     with _lock:
-        _stats.append({})
-        _publishers.append(weakref.WeakMethod(publisher))
-        return len(_stats) - 1
+        number = next(_numbers)
+        _stats[number] = {}
+        _publishers[number] = weakref.WeakMethod(publisher)
+        return number
 
 
 def publish(number: int, stats: Mapping[str, float]) -> None:
     """The latest of one loader. Goes to Horovod's counters, if this process has any."""
     with _lock:
-        _stats[number] = stats
-        runtime = sys.modules.get("horovod_opt.runtime")
-        if runtime is None:
-            return
-        runtime.set_input({counter: sum(loader_stats.get(name, 0) for loader_stats in _stats)
+        if number in _stats:
+            _stats[number] = stats
+            _tell()
+
+
+def end(number: int, stats: Mapping[str, float]) -> None:
+    """The same, and the last of it: the loader ends."""
+    with _lock:
+        del _stats[number], _publishers[number]
+        for name, value in stats.items():
+            _ended[name] = _ended.get(name, 0) + value
+        _tell()
+
+
+def _tell() -> None:
+    runtime = sys.modules.get("horovod_opt.runtime")
+    if runtime is not None:
+        runtime.set_input({counter: sum(stats.get(name, 0) for stats in (_ended, *_stats.values()))
                            for counter, name in COUNTERS.items()})
 
 
 def refresh() -> None:
     """Asks all loaders for their latest."""
-    for publisher in list(_publishers):
-        publish = publisher()
-        if publish is not None:
-            publish()
+    for publisher in list(_publishers.values()):
+        publish_latest = publisher()
+        if publish_latest is not None:
+            publish_latest()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
 from horovod_opt.io.errors import InputError
 
@@ -18,15 +21,39 @@ SIZES = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE",
 @dataclass(frozen=True)
 class Communication:
     """Rank `rank` of `size`. `allgather` takes bytes and returns those of all ranks, by rank; every
-    rank calls it. Ranks of one machine share a reader if they have the same `place`."""
+    rank calls it: in open(), as loaders are made, and as loops over them begin; with TensorFlow
+    that is in a thread of its own, so an MPI communicator should be for this alone. Ranks of one
+    machine share a reader if they have the same `place`. `named`: an allgather with this name,
+    which may be under way at the same time as those with others."""
 
     rank: int
     size: int
     allgather: Callable[[bytes], list[bytes]]
     place: str = ""
+    named: Optional[Callable[[str], Callable[[bytes], list[bytes]]]] = None
+
+    def channel(self, name: str) -> Communication:
+        """Of the same ranks, beside what others say to each other, where they can do so."""
+        return self if self.named is None else replace(self, allgather=self.named(name))
 
 
 ALONE = Communication(0, 1, lambda data: [data])
+
+_channels = 0
+_lock = threading.Lock()
+
+
+def next_channel() -> int:
+    """The number of a channel that this process has not used."""
+    return _channels
+
+
+def use_channel(number: int) -> int:
+    """The same number, which is in use from now on: the highest that a rank has proposed."""
+    global _channels
+    with _lock:
+        _channels = max(_channels, number + 1)
+    return number
 
 
 def find() -> Communication:
@@ -53,9 +80,12 @@ def _of_horovod() -> Communication | None:
             continue
         if hvd.size() == 1:
             return ALONE
-        return Communication(
-            hvd.rank(), hvd.size(),
-            lambda data: hvd.allgather_object(data, name="horovod_opt.io"))
+
+        def named(name: str, hvd: Any = hvd) -> Callable[[bytes], list[bytes]]:
+            return lambda data: hvd.allgather_object(data, name=f"horovod_opt.io{name}")
+
+        return Communication(hvd.rank(), hvd.size(), named(""),
+                             named=lambda name: named(f".{name}"))
     return None
 
 
@@ -67,8 +97,7 @@ def _of_torch() -> Communication | None:
     size = torch.distributed.get_world_size()
     if size == 1:
         return ALONE
-    # Objects go through the memory of GPUs if the job's own group is NCCL's.
-    group = torch.distributed.new_group(backend="gloo")
+    group = _group_of(torch)
 
     def allgather(data: bytes) -> list[bytes]:
         gathered: list[bytes] = [b""] * size
@@ -76,3 +105,15 @@ def _of_torch() -> Communication | None:
         return gathered
 
     return Communication(torch.distributed.get_rank(), size, allgather)
+
+
+_groups: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _group_of(torch: Any) -> Any:
+    """A group of all ranks in which objects do not go through the memory of GPUs, as in the job's
+    own group if that is NCCL's. One for each of the job's: a group is never given back."""
+    world = torch.distributed.group.WORLD
+    if world not in _groups:
+        _groups[world] = torch.distributed.new_group(backend="gloo")
+    return _groups[world]

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 import keras
+import numpy as np
 
 from horovod_opt.io.batch_counter import BatchCounter
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.keras.checkpoints import Checkpoints
+from horovod_opt.io.keras.pipeline import find_fit, require_countable
+from horovod_opt.io.node_reader.node_cache import SAME_PLACE
+from horovod_opt.io.step_source import StepSource
 
 _EPOCH_IS_OVER = "the epoch is over"  # of stop_training: as good as True for fit()
 
@@ -23,6 +27,8 @@ class Resume(keras.callbacks.Callback):
     On every rank. The position in `data` follows the batches that fit() has trained on, never those
     that were fetched ahead; with `steps_per_execution` it moves after each execution. The epochs of
     fit() become those of the data: it begins with `data.epoch`, in the middle of it if need be.
+    With `steps_per_epoch` they are so many batches, over the ends of the data's epochs if
+    `.repeat()` is behind the data set, and it begins with the one that these would have come to.
 
     With a `folder`, which all ranks share, rank 0 saves weights, optimizer and position there,
     together: after each epoch and after every `every` batches. fit() goes on with the newest, on
@@ -47,34 +53,59 @@ class Resume(keras.callbacks.Callback):
         self._data, self._every = data, every
         self._checkpoints = None if folder is None else Checkpoints(Path(folder))
         self._counter = BatchCounter(data)
-        self._batches_done = self._batches_saved = 0
+        self._batches_done = self._batches_saved = self._batches_before = 0
+        self._source: Optional[StepSource] = None
+        self._steps_per_epoch: Optional[int] = None
+        self._rest = 0  # batches that are left of the first of fit()'s epochs; 0: it is whole
 
     def on_train_begin(self, logs: Optional[dict] = None) -> None:
+        fit = find_fit(self.model)
+        self._source = fit and require_countable(fit, self._data)
+        self._steps_per_epoch = fit and fit.steps_per_epoch
         if self._checkpoints is not None:
             self._load(self._checkpoints)
+        require_equal(self._data.ranks, {"epoch": self._data.epoch,
+                                         "position": self._data.position}, SAME_PLACE)
+        self._counter.follow_each_other = self._steps_per_epoch is not None
         self._counter.next_pass()
+        epoch, self._rest = self._data.epoch, 0
+        if self._source is not None and self._steps_per_epoch:
+            epoch, done = divmod(self._batches_until_here(self._source), self._steps_per_epoch)
+            self._rest = self._steps_per_epoch - done if done else 0
         # As keras.callbacks.BackupAndRestore does; fit() looks at it after this.
-        self.model._initial_epoch = self._data.epoch
+        self.model._initial_epoch = epoch
+        self._batches_before = self._batches_done = self._batches_saved = 0
+
+    def _batches_until_here(self, source: StepSource) -> int:
+        """Of all epochs, as these ranks and batches have them."""
+        whole, within = source.whole, 0
+        if self._data.position:
+            within = int(whole.step_of(np.array([min(self._data.position, whole.end - 1)]))[0])
+        return self._data.epoch * source.steps + within
 
     def on_epoch_begin(self, epoch: int, logs: Optional[dict] = None) -> None:
-        self._counter.next_pass()
-        self._batches_done = self._batches_saved = 0
+        if self._steps_per_epoch is None:
+            self._counter.next_pass()
+            self._batches_done = self._batches_saved = 0
+        self._batches_before = self._batches_done
 
     def on_train_batch_end(self, batch: int, logs: Optional[dict] = None) -> None:
-        self._batches_done = batch + 1
+        self._batches_done = self._batches_before + batch + 1
         self._counter.advance(self._batches_done)
         if self._every is not None and self._batches_done - self._batches_saved >= self._every:
             self._batches_saved = self._batches_done
             self._save()
         # An epoch that was begun earlier is shorter than fit() expects. Where it runs into the end
         # of the data, it counts one more step of the optimizer.
-        if self._counter.is_rest_over(self._batches_done):
+        is_over = (self._counter.is_rest_over(self._batches_done)
+                   if self._steps_per_epoch is None else self._batches_done == self._rest)
+        if is_over:
             self.model.stop_training = self.model.stop_training or _EPOCH_IS_OVER
 
     def on_epoch_end(self, epoch: int, logs: Optional[dict] = None) -> None:
         if self.model.stop_training is _EPOCH_IS_OVER:  # and nobody has ended the training since
             self.model.stop_training = False
-        if not self.model.stop_training and not self.params.get("steps_per_epoch"):
+        if not self.model.stop_training and self._steps_per_epoch is None:
             self._counter.end(self._batches_done)
         self._save()
 

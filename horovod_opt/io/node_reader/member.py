@@ -71,8 +71,9 @@ class Member:
         """What the reader was fed, in the same order: arrays `chunk`, `first`, `last`, int64[n].
 
         All of an epoch, or pieces of it, one after the other. `number` is that of the first load,
-        where that is not the next one: in a worker that was not told of earlier ones. Raises
-        InputError for a chunk that an earlier load is still there for.
+        where that is not the next one: of an epoch with numbers of its own, or in a worker that was
+        not told of earlier ones. Raises InputError for a chunk that an earlier load is still there
+        for.
         """
         self._here()
         chunk, first, last = (np.ascontiguousarray(column, np.int64)
@@ -122,7 +123,7 @@ class Member:
         """
         cache = self._here()
         samples = np.ascontiguousarray(samples, np.int64)
-        records = LocatedRecords(self._index, samples, *self.locate(step, samples))
+        records = self._located(samples, *self.locate(step, samples))
         buffer = np.empty(records.bytes, np.uint8)
         status = cache.gather(self.rank, step, records, buffer).reshape(records.size.shape)
         return StepRecords(step, samples, buffer, records.begin, records.size, status,
@@ -135,7 +136,7 @@ class Member:
         Raises as take() does, and InputError for a step that is far ahead of one that is not done.
         """
         cache, first, samples = self._here(), steps.first, steps.samples
-        records = LocatedRecords(self._index, samples, steps.loads, steps.places)
+        records = self._located(samples, steps.loads, steps.places)
         parts = records.size.shape[1]
         request = RecordRequest(records, records.begin.ravel(), steps.ends * parts)
         status = request.status.reshape(records.size.shape)
@@ -160,7 +161,7 @@ class Member:
     def take_bytes(self, steps: LocatedSteps) -> Iterator[StepBytes]:
         """The same as bytes objects, of samples of one part."""
         cache, ends, samples = self._here(), steps.ends, steps.samples
-        records = LocatedRecords(self._index, samples, steps.loads, steps.places)
+        records = self._located(samples, steps.loads, steps.places)
         addresses = np.empty(len(samples), np.int64)
         request = RecordRequest(records, addresses, ends)
         end_bytes = np.cumsum(records.size)[ends - 1] if len(samples) else np.zeros_like(ends)
@@ -180,13 +181,17 @@ class Member:
                                 is_good or not status.any())
                 begin = end
 
+    def _located(self, samples: np.ndarray, loads: np.ndarray, places: np.ndarray
+                 ) -> LocatedRecords:
+        return LocatedRecords(self._index, samples, loads, places, self._chunk_samples)
+
     def queue(self) -> StepQueue:
         """For somebody who takes this rank's steps without Python's lock."""
         return self._here().queue(self.rank)
 
     def enqueue(self, queue: StepQueue, steps: LocatedSteps, infos: BatchInfos) -> None:
         """Steps as take_steps() gets them, for the taker of the queue."""
-        records = LocatedRecords(self._index, steps.samples, steps.loads, steps.places)
+        records = self._located(steps.samples, steps.loads, steps.places)
         labels = None if self._index.label is None else self._index.label[steps.samples]
         queue.add(steps.first, steps.ends, records, labels, infos)
 

@@ -20,6 +20,8 @@ from horovod_opt.io.node_reader.step_queue import StepQueue
 
 # A wait in C hears of no signal: so often Python looks whether there was one.
 PATIENCE_MS = 500
+SAME_PLACE = ("call data.load_state_dict() with the same state on every rank, before the loop; "
+              "loop over it equally often on all")
 
 
 class ReaderStats(NamedTuple):
@@ -104,11 +106,14 @@ class NodeCache:
                       *map(address_of, (first, last, size))):
             raise InputError(native.error())
 
-    def add(self, first: np.ndarray, last: np.ndarray, extents: Extents) -> None:
-        """The next loads, as announced. Waits while many are not begun."""
+    def add(self, number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
+            extents: Extents) -> None:
+        """The next loads, as announced, the first of which has `number`; -1: the next one. Waits
+        while many are not begun."""
         self._check(self._call(self._lib.hio_cache_add_loads, native_table.Loads(
-            len(first), *map(address_of, (first, last, extents.bytes, extents.begin, extents.file,
-                                          extents.offset, extents.length, extents.place)))))
+            len(first), number, *map(address_of, (
+                first, last, extents.bytes, chunk, extents.begin, extents.file, extents.offset,
+                extents.length, extents.place)))))
 
     def gather(self, rank: int, step: int, records: LocatedRecords, out: np.ndarray) -> np.ndarray:
         """Copies records to `out`, waiting for their loads. Returns a status for each: int32[n]."""
@@ -237,6 +242,11 @@ class NodeCache:
             dead = self._call(self._lib.hio_cache_dead_rank)
             raise ReaderEnded(f"{prefix}rank {dead} of this node has ended without closing its "
                               "data; remedy: see its own error")
+        if code == Code.OTHER:
+            text = (f"{prefix}it expects other samples than the node's reader reads for this step: "
+                    f"the ranks are not at the same place in the data; remedy: {SAME_PLACE}")
+            self.fail(text)  # all ranks of the node hear of it
+            raise InputError(text)
         if code == Code.READER_DIED:
             raise ReaderEnded(f"{prefix}the node's reader, which reads for this rank, has ended; "
                               "remedy: see its own error")

@@ -45,6 +45,7 @@ class Reader:
         self._closing = False
         self._failure: BaseException | None = None
         self._fed: queue.SimpleQueue = queue.SimpleQueue()
+        self._forgotten = 0  # how often what was fed before was forgotten
         buffer_bytes = max(int(self.chunk_bytes.max(initial=1)), 1)
         self._cache: NodeCache | None = NodeCache.create(
             ranks, buffers_for(self.chunk_bytes, memory), buffer_bytes, memory, start)
@@ -80,13 +81,18 @@ class Reader:
         self._here().announce(first, last, self.chunk_bytes[chunk])
         self.feed_pieces(iter([loads]))
 
-    def feed_pieces(self, pieces: Iterator) -> None:
+    def feed_pieces(self, pieces: Iterator, number: int = -1) -> None:
         """The same in pieces, each taken when the ones before it have been begun: by a thread, so
         that no rank waits for what another rank does. What is wrong with them ends the reading: of
-        all ranks of the node, with a DataError that says it."""
+        all ranks of the node, with a DataError that says it. Loads are numbered from `number` on;
+        -1: on from the last one."""
         self._check()
         self._here()
-        self._fed.put(pieces)
+        self._fed.put((self._forgotten, number, pieces))
+
+    def forget(self) -> None:
+        """What was fed is not needed any more, and all ranks skip its steps."""
+        self._forgotten += 1
 
     def stats(self) -> ReaderStats:
         """What has been read until now."""
@@ -155,19 +161,22 @@ class Reader:
     def _feed(self) -> None:
         cache = self._here()
         try:
-            for pieces in iter(self._fed.get, None):
-                for loads in pieces:
-                    self._add(cache, loads)
+            for forgotten, number, pieces in iter(self._fed.get, None):
+                while forgotten == self._forgotten and (loads := next(pieces, None)) is not None:
+                    self._add(cache, loads, number, forgotten)
+                    number += len(loads.chunk) if number >= 0 else 0
         except BaseException as error:
             self._failure = error
             if cache is self._cache:  # not stopped: nobody may wait for what will not come
                 cache.fail(_reason(error))
 
-    def _add(self, cache: NodeCache, loads) -> None:
+    def _add(self, cache: NodeCache, loads, number: int, forgotten: int) -> None:
         chunk, first, last = (np.ascontiguousarray(column, np.int64)
                               for column in (loads.chunk, loads.first, loads.last))
         rest = loads.mask
         for begin in range(0, len(chunk), _LOADS_AT_ONCE):
+            if forgotten != self._forgotten:
+                return
             part, mask = slice(begin, begin + _LOADS_AT_ONCE), None
             if rest is not None:
                 counts = layout.counts_of(chunk[part], self._chunk_samples,
@@ -175,7 +184,8 @@ class Reader:
                 mask, rest = np.split(rest, [counts.sum()])
             extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part],
                                                   mask)
-            cache.add(first[part], last[part], extents)
+            cache.add(number + begin if number >= 0 else -1, chunk[part], first[part], last[part],
+                      extents)
 
 
 def buffers_for(chunk_bytes: np.ndarray, memory: int) -> int:

@@ -23,17 +23,21 @@ class LocatedSteps(NamedTuple):
 
 class LocatedRecords:
     """The P records of each sample: how long they are, size int64[k, P], where they begin if they
-    come one after the other, and what is to be known to find and to check them."""
+    come one after the other, and what is to be known to find and to check them: also the chunk, so
+    that nobody takes another one's bytes for theirs."""
 
-    def __init__(self, index, samples: np.ndarray, loads: np.ndarray, places: np.ndarray):
+    def __init__(self, index, samples: np.ndarray, loads: np.ndarray, places: np.ndarray,
+                 chunk_samples: int):
         self.size = np.ascontiguousarray(index.size[samples])
         self.are_equal = bool((self.size == self.size[:1]).all())
         ends = np.cumsum(self.size.ravel())
         self.bytes = int(ends[-1]) if len(ends) else 0
         self.begin = ends.reshape(self.size.shape) - self.size
+        parts = self.size.shape[1]
+        self._chunks = np.repeat(samples // chunk_samples, parts)
         # Of each record, as HioRecords has them.
         self._columns = (
-            np.repeat(loads, self.size.shape[1]), np.ascontiguousarray(places).ravel(),
+            np.repeat(loads, parts), np.ascontiguousarray(places).ravel(),
             self.size.ravel(),
             None if index.crc is None else np.ascontiguousarray(index.crc[samples]).ravel(),
             np.ascontiguousarray(index.file[samples], np.int32).ravel(),
@@ -41,7 +45,9 @@ class LocatedRecords:
 
     def as_native(self) -> native_table.Records:
         """They are used as long as this object is there."""
-        return native_table.Records(self.size.size, *map(address_of, self._columns))
+        records = native_table.Records(self.size.size, *map(address_of, self._columns))
+        records.chunks = address_of(self._chunks)
+        return records
 
 
 class RecordRequest:

@@ -34,14 +34,15 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
 
     TensorFlow fetches ahead, so the position in `data` does not move as batches are fetched:
     `hio.keras.Resume(data)` counts those that fit() has trained on; `data.taken(info)` does in a
-    loop of one's own. Until one of them is used, each loop is the next epoch.
+    loop of one's own, after each batch or after every k-th. Until one of them is used, each loop is
+    the next epoch.
 
     Args:
         data: what `hio.open` returned.
         batch_size: samples of a rank's batch; or
         global_batch_size: of all ranks' together, which stays as it is when ranks come or go.
         last: of the remainder of an epoch: "spread", "drop" or "mask".
-        epochs: after so many nothing is read ahead.
+        epochs: after so many it ends, and frees what it has.
         with_info: batches say which they are.
 
     Raises:
@@ -52,4 +53,6 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     passes, kernels = Passes(data, source), operations()
     flat = (dataset_from_generator(passes, elements) if kernels is None
             else dataset_from_queues(kernels, passes, elements))
-    return flat.map(elements.shape, num_parallel_calls=1, deterministic=True)
+    batches = flat.map(elements.shape, num_parallel_calls=1, deterministic=True)
+    batches.hio_source = source  # by which Resume knows it
+    return batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Optional
 
 import numpy as np
@@ -29,13 +29,15 @@ class Feeder:
         self._pending: deque[Steps] = deque()  # those with steps that were not handed out
         self._pending_start = 0  # the number of their first one, in the pass
         self._error: Optional[BaseException] = None
-        source.wait_is(lambda: self._queue.waited)
+        self._epoch = epoch
+        source.stats.wait_is(lambda: self._queue.waited)
         self._thread = threading.Thread(target=self._run, name="hio-steps", daemon=True)
         self._thread.start()
 
-    def handed_out(self) -> int:
-        """Steps, to TensorFlow."""
-        return self._queue.handed_out
+    def handed_out_of(self) -> Callable[[], int]:
+        """Says how many steps TensorFlow has got, when this one is not there any more, too."""
+        queue = self._queue
+        return lambda: queue.handed_out
 
     def is_over(self) -> bool:
         """Whether TensorFlow was told that nothing follows."""
@@ -53,8 +55,10 @@ class Feeder:
             else:
                 self._feed()
         self._steps.close()
-        self._source.wait_is_over()
-        self._source.publish()
+        self._source.stats.wait_is_over()
+        self._source.stats.publish()
+        if self._queue.handed_out == self._epoch.batches.steps:
+            self._source.end_pass()
 
     def _feed(self) -> None:
         try:

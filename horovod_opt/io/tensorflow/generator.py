@@ -53,6 +53,7 @@ def _one_pass(passes: Passes, elements: Elements) -> Iterator[tuple]:
     epoch = passes.begin()
     if epoch is not None:
         yield from _flat(passes, elements, epoch)
+        passes.source.end_pass()
         passes.over()
 
 
@@ -66,14 +67,14 @@ def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
                     "the pass was left, as another loop over the same data set has begun")
             step += 1
             if step == epoch.batches.steps:
-                passes.source.publish()
+                passes.source.stats.publish()
             yield elements.flat(batch)
 
 
 def _next(passes: Passes, batches: Iterator[GoodSamples]) -> Optional[GoodSamples]:
     start = time.perf_counter()
     batch = next(batches, None)
-    passes.source.training_waited += time.perf_counter() - start
+    passes.source.stats.training_waited += time.perf_counter() - start
     return batch
 
 

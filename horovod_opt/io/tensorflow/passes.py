@@ -23,9 +23,7 @@ class Passes:
 
     def __init__(self, data: Data, source: StepSource):
         self.data, self.source = data, source
-        self._last_start: Optional[tuple[int, int]] = None  # epoch and position of the last pass
-        self._steps = 0
-        self._handed_out: Callable[[], int] = lambda: 0
+        self._epoch: Optional[Epoch] = None  # of the latest pass
         self._is_over = False  # the pass that a repetition is asked for
         self.number = 0  # of the latest one
 
@@ -47,19 +45,19 @@ class Passes:
         self._is_over = True
 
     def follow(self, handed_out: Callable[[], int]) -> None:
-        """`handed_out` says how many batches of the pass were, until the next one begins."""
-        self._handed_out = handed_out
+        """`handed_out` says how many batches of the pass were."""
+        if self.data.counter is None:
+            self.source.is_last_pass(self._epoch, handed_out)
 
     def _next(self) -> Epoch:
         """What is left of the epoch that comes next."""
-        data = self.data
-        says_nothing = (data.counter is None and not data.is_resumed
-                        and (data.epoch, data.position) == self._last_start)
-        if says_nothing and self._steps and self._handed_out() == self._steps:
-            data.advance(data.epoch + 1, 0)
-        epoch = self.source.begin()
-        self._last_start, self._steps = (data.epoch, data.position), epoch.batches.steps
-        self._handed_out = lambda: 0
-        if data.counter is not None:
-            data.counter.begin(epoch)
-        return epoch
+        data, ahead_of = self.data, None
+        counter = data.counter
+        if counter is not None:
+            data.last_pass = None
+            ahead_of = counter.latest if counter.follow_each_other else None
+        # Ranks of an elastic job may be gone, which only the training's thread can hear of.
+        self._epoch = self.source.begin(runs_ahead_of=ahead_of, meets=not data.is_elastic)
+        if counter is not None:
+            counter.begin(self._epoch)
+        return self._epoch

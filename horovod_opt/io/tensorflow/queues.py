@@ -43,5 +43,5 @@ class _Queues:
         if epoch is None:
             return np.int64(EMPTY)
         self._feeder = Feeder(self._passes.data, self._passes.source, epoch)
-        self._passes.follow(self._feeder.handed_out)
+        self._passes.follow(self._feeder.handed_out_of())
         return np.int64(self._feeder.number)

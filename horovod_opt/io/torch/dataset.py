@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Optional
@@ -19,6 +18,7 @@ from horovod_opt.io.node_reader.direct import read_directly
 from horovod_opt.io.sample import Sample
 from horovod_opt.io.sample_batch import SampleBatch
 from horovod_opt.io.torch.batch_sampler import BatchNumbers
+from horovod_opt.io.torch.generators import OwnDraws, seed_all
 
 
 class Dataset(torch.utils.data.Dataset):
@@ -51,9 +51,16 @@ class Dataset(torch.utils.data.Dataset):
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         if not isinstance(numbers, BatchNumbers):
             return [self[number] for number in numbers]
-        step = read_step(self._data, self._data.members[numbers.source], numbers.step,
-                         self._decode is None)
-        return decode_samples(self._data, step.samples, self._decode and add_seed(self._decode))
+        data = self._data
+        step = read_step(data, data.members[numbers.source], numbers.step, self._decode is None)
+        if get_worker_info() is not None:
+            return decode_samples(data, step.samples, self._decode and add_seed(self._decode))
+        draws, decode = OwnDraws(), self._decode
+        with draws.apart(looks=False):
+            samples = decode_samples(data, step.samples, decode and draws.decode(decode))
+        # Nobody has asked for it but the training, which gets it now.
+        data.advance(step.info.epoch, step.info.end)
+        return samples
 
 
 def single_batch(data: Data, number: int, parts: Sequence[bytes]) -> SampleBatch:
@@ -67,7 +74,7 @@ def single_batch(data: Data, number: int, parts: Sequence[bytes]) -> SampleBatch
 
 def add_seed(decode: Decode) -> Decode:
     """In a worker process the random numbers of Python, NumPy and PyTorch follow the sample, too;
-    in the training's own process they are the training's."""
+    in the training's own process see OwnDraws."""
     return partial(_decode_seeded, decode)
 
 
@@ -78,20 +85,11 @@ def add_batch_seed(decode_batch: DecodeBatch) -> DecodeBatch:
 
 def _decode_seeded(decode: Decode, sample: Sample) -> Any:
     if get_worker_info() is not None:
-        _seed(sample.seed)
+        seed_all(sample.seed)
     return decode(sample)
 
 
 def _decode_batch_seeded(decode_batch: DecodeBatch, samples: SampleBatch) -> Any:
     if get_worker_info() is not None and len(samples):
-        _seed(int(samples.seeds[0]))
+        seed_all(int(samples.seeds[0]))
     return decode_batch(samples)
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    if torch.cuda.is_initialized():
-        torch.manual_seed(seed)
-    else:  # a seed of devices that nobody uses costs a stack trace each: 0.5 ms together
-        torch.default_generator.manual_seed(seed)

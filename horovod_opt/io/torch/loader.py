@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from typing import Any, Optional
 
+import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from horovod_opt.io.batch import with_info
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoder import Decode, DecodeBatch, read_step, read_steps
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, read_step, read_steps
+from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.prefetcher import prefetch
+from horovod_opt.io.progress import say
 from horovod_opt.io.step_source import Epoch, StepSource
 from horovod_opt.io.torch.batch_builder import Batch, BatchBuilder, Collate
 from horovod_opt.io.torch.batch_sampler import BatchNumbers, batch_numbers
 from horovod_opt.io.torch.dataset import add_batch_seed, add_seed
+from horovod_opt.io.torch.generators import OwnDraws
 
 AHEAD = 2  # batches, by default
 SMALL_BATCH = 1 << 20  # bytes whose copying costs less than another thread
@@ -27,8 +32,15 @@ class Loader:
     """This rank's batches of each epoch, decoded ahead of the training.
 
     Every rank makes one with the same arguments, and loops over it equally often: each loop is an
-    epoch, and after `data.load_state_dict()` what is left of one. A loop that is left early is
-    begun anew by the next. `len()` is the number of batches of a whole epoch, equal on all ranks.
+    epoch, and after `data.load_state_dict()` what is left of one. A loop that is left early, by
+    `break` or an exception, is begun anew by the next; to go on in its epoch instead, call
+    `data.load_state_dict(data.state_dict())` between the two. `len()` is the number of batches of a
+    whole epoch, equal on all ranks.
+
+    Random numbers: those of `sample.random`, and in decode those of the generators of Python, NumPy
+    and PyTorch, follow from seed, epoch and position; the training's own are as if nothing had been
+    decoded. Without workers, a decode that draws from these generators is called by the training's
+    thread, and nothing is decoded ahead.
 
     A batch is what `collate` makes of the decoded samples (by default PyTorch's default_collate),
     and has an attribute `info` (BatchInfo): weight, epoch, positions. Where a rank's samples are
@@ -49,7 +61,7 @@ class Loader:
             more than copying. By default 2; 0 without workers, decode, decode_batch and collate
             where a batch has at most 1 MiB.
         last: of the remainder of an epoch: "spread", "drop" or "mask".
-        epochs: after so many nothing is read ahead.
+        epochs: after so many the loader ends, and frees what it has.
         context: how workers start, such as "fork" or "forkserver"; by default as DataLoader's do.
     """
 
@@ -82,14 +94,21 @@ class Loader:
         self._prefetch = prefetch
         collate = collate or default_collate
         self._builder = BatchBuilder(data, decode, decode_batch, collate)
-        self._loader = None
+        self._draws = OwnDraws()
+        self._seeded_builder = BatchBuilder(
+            data, decode and self._draws.decode(decode),
+            decode_batch and self._draws.decode_batch(decode_batch), collate)
+        self._workers: Optional[DataLoader] = None
+        self._source.when_closed(self._end_workers)
         if workers:
             worker_builder = BatchBuilder(data, decode and add_seed(decode),
                                           decode_batch and add_batch_seed(decode_batch), collate)
-            self._loader = DataLoader(
-                _Steps(data, worker_builder), batch_sampler=_Sampler(self._source),
+            self._new_workers = partial(
+                DataLoader, _Steps(data, worker_builder), batch_sampler=_Sampler(self._source),
                 num_workers=workers, collate_fn=_keep_batch, prefetch_factor=self._prefetch,
-                persistent_workers=True, multiprocessing_context=context)
+                persistent_workers=True, multiprocessing_context=context,
+                generator=torch.Generator())  # the training's own is left as it is
+            self._workers = self._new_workers()
 
     def __len__(self) -> int:
         return self._source.steps
@@ -102,36 +121,85 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         data, source = self._data, self._source
-        batches = self._by_threads() if self._loader is None else iter(self._loader)
+        has_workers = self._workers is not None
+        batches = self._by_workers() if has_workers else self._by_threads()
         try:
             while True:
                 start = time.perf_counter()
                 with data.interruptible():
                     result = next(batches, None)
-                source.training_waited += time.perf_counter() - start
+                source.stats.training_waited += time.perf_counter() - start
                 if result is None:
+                    source.end_pass()
                     return
                 batch, info = result
                 data.advance(info.epoch, info.end)
-                source.publish_now_and_then()
+                source.stats.publish_now_and_then()
                 yield with_info(batch, info)
         finally:
-            source.publish()
-            if self._loader is None:
+            if not source.is_closed:
+                source.stats.publish()
+            if not has_workers:
                 batches.close()
 
-    def _by_threads(self) -> Iterator[Batch]:
-        epoch = self._source.begin()
-        results = self._build_batches(epoch)
-        return prefetch(results, self._prefetch) if self._prefetch else results
+    def close(self) -> None:
+        """This rank takes nothing more; workers end. So it is at the end of its last epoch, and
+        when nobody has the loader any more."""
+        self._source.close()
 
-    def _build_batches(self, epoch: Epoch) -> Iterator[Batch]:
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end_workers(self) -> None:
+        self._workers = None  # PyTorch ends them when nobody has their DataLoader
+
+    def _by_workers(self) -> Iterator[Batch]:
+        """A Ctrl-C, which they hear, too, has ended those of the loop before: then new ones."""
+        if getattr(self._workers, "_iterator", None) is not None:
+            try:
+                return iter(self._workers)
+            except DataError:
+                raise
+            except Exception:  # it has not come to the sampler: they did not answer
+                self._workers = self._new_workers()
+        return iter(self._workers)
+
+    def _by_threads(self) -> Iterator[Batch]:
+        """The first batch is built here, where the training's generators of random numbers can be
+        put back; and so are all if its building draws from them."""
+        steps, draws = self._read(self._source.begin()), self._draws
+        first = None if self._builder.is_plain else next(steps, None)
+        if first is not None:
+            had_found = draws.found
+            yield self._build_apart(first, looks=True)
+            if draws.found and not had_found and self._data.node.is_reader:
+                say("decode= draws random numbers from the generators of Python, NumPy or PyTorch, "
+                    "which are the training's too, so its thread decodes, nothing ahead; remedy: "
+                    "draw from sample.random, or decode in workers=")
+        if first is not None and draws.found:
+            yield from map(self._build_apart, steps)
+            return
+        results = self._build(steps)
+        with closing(prefetch(results, self._prefetch) if self._prefetch else results) as ready:
+            yield from ready
+
+    def _build_apart(self, step: GoodSamples, looks: bool = False) -> Batch:
+        with self._draws.apart(looks):
+            return self._seeded_builder(step)
+
+    def _read(self, epoch: Epoch) -> Iterator[GoodSamples]:
+        member, is_plain = self._source.member, self._builder.is_plain
+        for steps in self._source.step_groups(epoch):
+            yield from read_steps(self._data, member, steps, is_plain)
+
+    def _build(self, steps: Iterator[GoodSamples]) -> Iterator[Batch]:
         pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         try:
-            builder, member = self._builder, self._source.member
-            for steps in self._source.step_groups(epoch):
-                for step in read_steps(self._data, member, steps, builder.is_plain):
-                    yield builder(step, pool)
+            for step in steps:
+                yield self._builder(step, pool)
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)

@@ -22,6 +22,7 @@ from horovod_opt.io.order.order import Order
 
 WORKER = Path(__file__).parent / "workers" / "soak_input.py"
 VICTIMS = ("reader", "member", "worker", "all")
+READS_BY = ("loader", "loader", "sampler", "tensorflow")
 START_SECONDS = 120  # in which the first batch comes
 END_SECONDS = 60  # in which the others end
 RUN_SECONDS = 3  # from the first to the last batch, if nobody is killed
@@ -36,6 +37,25 @@ class Run(NamedTuple):
     seconds: float
 
 
+class Loops(NamedTuple):
+    """How all ranks loop: over `loader`, PyTorch's DataLoader with a BatchSampler, or TensorFlow's
+    data set, of which they say what was taken after every k-th batch (`every`); with new loaders
+    each time, which nobody closes (`anew`); looking at a first batch before (`looks`); leaving a
+    loop early, and going on from the state (`leaves`); and with a state that rank 0 alone has
+    loaded, which all must hear of (`disagrees`)."""
+
+    reads_by: str
+    anew: bool
+    looks: bool
+    leaves: bool
+    disagrees: bool
+    every: int
+
+    def describe(self) -> str:
+        which = [name for name in self._fields[1:-1] if getattr(self, name)]
+        return " ".join([self.reads_by, *which, f"every {self.every}"])
+
+
 class InputTrial(NamedTuple):
     seed: int
     samples: int
@@ -43,12 +63,14 @@ class InputTrial(NamedTuple):
     batch: dict
     epochs: int
     save_every: int
+    loops: Loops
     runs: tuple[Run, ...]
 
     def describe(self) -> str:
         runs = ", ".join(f"{run.ranks} ranks" + f" with workers {run.workers}" * (run.workers > 0)
                          + f" until {run.victim} killed" * bool(run.victim) for run in self.runs)
-        return f"{self.samples} samples, {self.options}, {self.batch}, {runs}"
+        return (f"{self.samples} samples, {self.options}, {self.batch}, "
+                f"{self.loops.describe()}, {runs}")
 
 
 def trial(seed: int) -> InputTrial:
@@ -60,8 +82,13 @@ def trial(seed: int) -> InputTrial:
         "global_batch_size": random.randint(4, 24)}
     runs = [_run(random, random.choice(VICTIMS)) for _ in range(random.randint(1, 3))]
     return InputTrial(seed, samples, options, {**batch, "last": random.choice(("spread", "mask"))},
-                      random.randint(2, 3), random.randint(1, 5),
+                      random.randint(2, 3), random.randint(1, 5), _loops(random),
                       (*runs, _run(random, "")))
+
+
+def _loops(random: Random) -> Loops:
+    return Loops(random.choice(READS_BY), *(random.random() < 0.4 for _ in range(4)),
+                 random.randint(1, 4))
 
 
 def _run(random: Random, victim: str) -> Run:
@@ -109,6 +136,7 @@ def _perform(trial: InputTrial, run: Run, folder: Path, state: Path) -> tuple[li
     batch = trial.batch.get("global_batch_size") or run.ranks * trial.batch["batch_size"]
     settings = {"open": trial.options, "loader": {**trial.batch, "workers": run.workers},
                 "epochs": trial.epochs, "save_every": trial.save_every,
+                "loops": trial.loops._asdict(), "seed": trial.seed,
                 "step_seconds": RUN_SECONDS * batch / (trial.samples * trial.epochs)}
     job = GlooRanks(folder, WORKER, folder.parent / "data.tfrecord", json.dumps(settings), state,
                     ranks=run.ranks)

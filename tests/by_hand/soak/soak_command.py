@@ -203,8 +203,8 @@ def choose_trials(arguments: argparse.Namespace) -> Iterator[Trial | InputTrial]
     """Raises Unusable if this Horovod cannot run them."""
     frameworks, controllers = built()
     if arguments.input:
-        if "torch" not in frameworks:
-            raise Unusable("trials of the input side need PyTorch")
+        if not {"torch", "tensorflow"} <= {*frameworks}:
+            raise Unusable("trials of the input side need PyTorch and TensorFlow")
         first = arguments.seed if arguments.replay is None else arguments.replay
         return (input_trials.trial((first + number) % SEEDS) for number in count())
     if arguments.replay is None:

@@ -46,6 +46,8 @@ int Code(GatherResult result, const NodeCache& cache) {
       return HIO_OVER;
     case GatherResult::kTooFar:
       return HIO_TOO_FAR;
+    case GatherResult::kOther:
+      return HIO_OTHER;
     case GatherResult::kEnded:
       break;
   }
@@ -116,6 +118,8 @@ int hio_cache_add_loads(HioNodeCache* cache, const HioLoads* loads) {
     std::vector<io::Load> next;
     for (int64_t i = 0; i < loads->count; ++i) {
       io::Load load{loads->first[i], loads->last[i], loads->bytes[i], {}};
+      if (loads->number >= 0) load.number = loads->number + i;
+      if (loads->chunks != nullptr) load.chunk = loads->chunks[i];
       for (int64_t e = loads->extents[i]; e < loads->extents[i + 1]; ++e) {
         load.extents.push_back(
             {loads->files[e], loads->offsets[e], loads->lengths[e], loads->places[e]});

@@ -45,7 +45,8 @@ int FillStep(HioNodeCache& cache, std::int64_t rank, const io::QueuedStep& step,
                            nullptr,
                            places,
                            statuses,
-                           0};
+                           0,
+                           group.chunks.empty() ? nullptr : group.chunks.data() + first};
   HioProgress progress{0, begin, 0};
   const io::GatherResult result =
       io::GatherSteps(cache.cache, *cache.cached, rank, {step.cache_step(), 1, &end}, records,
@@ -127,6 +128,7 @@ int hio_queue_add(HioQueue* queue, int64_t cache_step, int64_t steps, int64_t pa
     group.places = Copy(records->places, count);
     group.sizes = Copy(records->sizes, count);
     group.checksums = Copy(records->checksums, count);
+    group.chunks = Copy(records->chunks, count);
     group.files = Copy(records->files, count);
     group.offsets = Copy(records->offsets, count);
     group.labels = Copy(labels, samples);

@@ -6,15 +6,23 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
+#include <tuple>
 #include <utility>
 
 namespace horovod_opt {
 namespace io {
 namespace {
 
-constexpr std::size_t kMostOpen = 256;
+constexpr std::size_t kMostOpen = 32;
+constexpr std::int64_t kMostMapped = 256;
+constexpr std::int64_t kLong = 1 << 15;  // bytes whose copy takes much longer than a system call
+// What is noted and let go of together, in bytes: so much the kernel maps at a fault, around it.
+constexpr std::int64_t kPart = 1 << 16;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kDistance = 1 << 16;  // bytes between two that are asked for
 
 // Where this thread goes on after SIGBUS. In static memory of the thread: a handler may not
@@ -73,7 +81,10 @@ bool ReadCached(int file, char* to, std::int64_t bytes, std::int64_t offset) {
 }
 
 CachedRecords::CachedRecords(FileTable table, Counters& counters, const std::atomic<bool>& stop)
-    : files_(std::move(table), kMostOpen), from_storage_(files_, counters, stop, pread) {}
+    
+    : files_(std::move(table), kMostOpen),
+      from_storage_(files_, counters, stop, pread),
+      first_last_(kNever) {}
 
 CachedRecords::~CachedRecords() {
   for (const Mapped& mapped : mapped_) {
@@ -84,15 +95,14 @@ CachedRecords::~CachedRecords() {
 Status CachedRecords::Read(std::int32_t file, std::int64_t offset, std::int64_t bytes,
                            bool is_checked, char* to) {
   const char* const mapping = is_checked ? Find(file, offset, bytes) : nullptr;
-  if (mapping != nullptr) {
-    if (CopyGuarded(to, mapping, bytes)) return kGood;
-  } else {
+  if (mapping == nullptr || bytes >= kLong) {
     const OpenFile open_file = files_.Get(file);
-    if (open_file.status == kGood &&
-        ReadCached(open_file.descriptor->number(), to, bytes, offset)) {
-      return kGood;
+    if (open_file.status == kGood) {
+      if (ReadCached(open_file.descriptor->number(), to, bytes, offset)) return kGood;
+      return Reread(file, offset, bytes, to);
     }
   }
+  if (mapping != nullptr && CopyGuarded(to, mapping, bytes)) return kGood;
   return Reread(file, offset, bytes, to);
 }
 
@@ -111,7 +121,8 @@ const char* CachedRecords::Find(std::int32_t file, std::int64_t offset, std::int
 }
 
 void CachedRecords::MapAll() {
-  if (files_.size() > static_cast<std::int64_t>(kMostOpen)) return;
+  if (files_.size() > kMostMapped) return;
+  std::int64_t parts = 0;
   mapped_.resize(static_cast<std::size_t>(files_.size()));
   for (std::int32_t i = 0; i < files_.size(); ++i) {
     const OpenFile file = files_.Get(i);
@@ -121,7 +132,57 @@ void CachedRecords::MapAll() {
                             file.descriptor->number(), 0);
     if (data == MAP_FAILED) continue;
     madvise(data, static_cast<std::size_t>(bytes), MADV_RANDOM);  // reading ahead is the reader's
-    mapped_[static_cast<std::size_t>(i)] = {static_cast<char*>(data), bytes};
+    mapped_[static_cast<std::size_t>(i)] = {static_cast<char*>(data), bytes, parts};
+    parts += (bytes + kPart - 1) / kPart;
+  }
+  is_used_ = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(parts / 64 + 1));
+}
+
+void CachedRecords::NoteUse(std::int32_t file, std::int64_t offset, std::int64_t bytes,
+                            std::int64_t last) {
+  if (bytes == 0 || bytes >= kLong || is_used_.empty()) return;
+  const Mapped& mapped = mapped_[static_cast<std::size_t>(file)];
+  if (mapped.data == nullptr) return;
+  for (std::int64_t part = offset / kPart; part <= (offset + bytes - 1) / kPart; ++part) {
+    const std::int64_t number = mapped.first_part + part;
+    std::atomic<std::uint64_t>& word = is_used_[static_cast<std::size_t>(number / 64)];
+    const std::uint64_t bit = std::uint64_t{1} << number % 64;
+    if ((word.load(std::memory_order_relaxed) & bit) != 0 || (word.fetch_or(bit) & bit) != 0) {
+      continue;
+    }
+    std::lock_guard<std::mutex> lock(used_mutex_);
+    used_.push({last, file, part});
+    first_last_ = used_.top().last;
+  }
+}
+
+void CachedRecords::LetGo(std::int64_t step) {
+  if (first_last_.load(std::memory_order_relaxed) >= step) return;
+  std::vector<UsedPart> parts;
+  {
+    std::lock_guard<std::mutex> lock(used_mutex_);
+    for (; !used_.empty() && used_.top().last < step; used_.pop()) parts.push_back(used_.top());
+    first_last_ = used_.empty() ? kNever : used_.top().last;
+  }
+  Unmap(std::move(parts));
+}
+
+// Neighbours together, and what the kernel has mapped around them.
+void CachedRecords::Unmap(std::vector<UsedPart> parts) {
+  std::sort(parts.begin(), parts.end(), [](const UsedPart& one, const UsedPart& other) {
+    return std::tie(one.file, one.part) < std::tie(other.file, other.part);
+  });
+  for (std::size_t i = 0, end = 0; i < parts.size(); i = end) {
+    const Mapped& mapped = mapped_[static_cast<std::size_t>(parts[i].file)];
+    for (end = i; end < parts.size() && parts[end].file == parts[i].file &&
+                  parts[end].part - parts[i].part == static_cast<std::int64_t>(end - i);
+         ++end) {
+      const std::int64_t number = mapped.first_part + parts[end].part;
+      is_used_[static_cast<std::size_t>(number / 64)] &= ~(std::uint64_t{1} << number % 64);
+    }
+    const std::int64_t from = std::max<std::int64_t>(parts[i].part - 1, 0) * kPart;
+    const std::int64_t to = std::min((parts[end - 1].part + 2) * kPart, mapped.bytes);
+    madvise(mapped.data + from, static_cast<std::size_t>(to - from), MADV_DONTNEED);
   }
 }
 

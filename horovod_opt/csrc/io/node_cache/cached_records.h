@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <queue>
 #include <vector>
 
 #include "horovod_opt/csrc/io/files/damages.h"
@@ -31,7 +33,13 @@ bool CopyGuarded(char* to, const char* from, std::int64_t bytes);
 
 // For several threads. Copying such a chunk into the node cache first would copy its records twice.
 // Few files are mapped, all of them at the first record, so that one that is replaced later is read
-// as it was: a call of preadv2(2) takes longer than copying 3 KiB.
+// as it was: a call of preadv2(2) takes longer than copying 3 KiB. Longer records come by that call,
+// and pages of shorter ones are let go of behind the reader: what is mapped counts as this
+// process's memory, by which schedulers of batches end it.
+//
+// Invariants of what is let go of: (1) a part of a file that a record was copied from is noted until
+// it is let go of; (2) that is when the rank has done the last step that needs a chunk in it; (3) a
+// copy that runs meanwhile finds the page again in the page cache, so none is wrong.
 class CachedRecords {
  public:
   // `stop` ends long reads; what has left the page cache meanwhile, and is not mapped, counts in
@@ -53,18 +61,36 @@ class CachedRecords {
   // Where the bytes are mapped; null if they are not.
   const char* Find(std::int32_t file, std::int64_t offset, std::int64_t bytes);
 
+  // They were read, of a chunk that is needed until step `last`.
+  void NoteUse(std::int32_t file, std::int64_t offset, std::int64_t bytes, std::int64_t last);
+  // The rank needs nothing more of the steps before this one.
+  void LetGo(std::int64_t step);
+
  private:
   struct Mapped {
     char* data = nullptr;
     std::int64_t bytes = 0;
+    std::int64_t first_part = 0;  // number of its first part, of those of all files
+  };
+  struct UsedPart {
+    std::int64_t last;  // step
+    std::int32_t file;
+    std::int64_t part;  // in the file
+
+    bool operator>(const UsedPart& other) const { return last > other.last; }
   };
 
   void MapAll();
+  void Unmap(std::vector<UsedPart> parts);
 
   OpenFiles files_;
   ExtentReader from_storage_;
   std::once_flag once_;
   std::vector<Mapped> mapped_;  // by file; none where they are many
+  std::vector<std::atomic<std::uint64_t>> is_used_;  // a bit for each part
+  std::mutex used_mutex_;
+  std::priority_queue<UsedPart, std::vector<UsedPart>, std::greater<UsedPart>> used_;
+  std::atomic<std::int64_t> first_last_;  // the lowest last step in it
 };
 
 }  // namespace io

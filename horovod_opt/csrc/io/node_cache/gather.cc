@@ -60,15 +60,24 @@ Status CopyRecord(const NodeCacheMemory& memory, std::int64_t buffer, CachedReco
   return damage != kGood ? damage : kChecksum;
 }
 
+// Whether it is there, and brings another chunk than the record's.
+bool IsOther(const NodeCache& cache, const HioRecords& records, std::int64_t i) {
+  if (records.chunks == nullptr) return false;
+  const std::int64_t chunk = cache.memory().entry(records.loads[i]).chunk.load();
+  return chunk != NodeCache::kAnyChunk && chunk != records.chunks[i] &&
+         cache.Look(records.loads[i]) == NodeCache::Presence::kThere;
+}
+
 // The first lines of a record, on their way from memory while the one before it is copied. Two are
 // best: the processor fetches the others by itself.
 void Prefetch(const NodeCacheMemory& memory, CachedRecords& cached, const HioRecords& records,
               std::int64_t i) {
   constexpr int kLines = 2, kLineBytes = 64;
   const std::int64_t buffer = memory.entry(records.loads[i]).buffer;
+  if (buffer == kCached && records.checksums == nullptr) return;  // nothing is mapped
   const char* const record =
       buffer == kCached ? cached.Find(records.files[i], records.offsets[i], records.sizes[i])
-                      : memory.buffer(buffer) + records.places[i];
+                        : memory.buffer(buffer) + records.places[i];
   if (record == nullptr) return;
   for (int line = 0; line < kLines; ++line) __builtin_prefetch(record + line * kLineBytes);
 }
@@ -112,10 +121,19 @@ GatherResult Gather(NodeCache& cache, CachedRecords& cached, std::int64_t rank, 
     const std::int64_t load = records.loads[begin];
     result = Wait(cache, load, rank, deadline);
     if (result != GatherResult::kAll) break;
+    if (IsOther(cache, records, begin)) {
+      result = GatherResult::kOther;
+      break;
+    }
     const std::int64_t next = begin + 1;
     if (next < records.count) Prefetch(memory, cached, records, next);
-    const std::int64_t buffer = memory.entry(load).buffer.load();
+    const Entry& entry = memory.entry(load);
+    const std::int64_t buffer = entry.buffer.load();
     records.statuses[begin] = CopyRecord(memory, buffer, cached, records, begin);
+    if (buffer == kCached) {
+      cached.NoteUse(records.files[begin], records.offsets[begin], records.sizes[begin],
+                     entry.last.load());
+    }
     // Somebody may have ended the step meanwhile, and the chunk buffer may have another chunk.
     if (cache.Look(load) != NodeCache::Presence::kThere) {
       result = GatherResult::kOver;
@@ -147,6 +165,7 @@ GatherResult GatherSteps(NodeCache& cache, CachedRecords& cached, std::int64_t r
       progress.bad += records.statuses[i] != kGood;
     }
     if (!cache.Done(rank, step)) return GatherResult::kTooFar;
+    cached.LetGo(cache.memory().rank(rank).cursor.load());
   }
   return GatherResult::kAll;
 }

@@ -17,6 +17,7 @@ enum class GatherResult {
   kOver,     // the rank is done with the step, or the load, already
   kEnded,
   kTooFar,  // see NodeCache::Done
+  kOther,   // the load brings another chunk: nothing is copied
 };
 
 // Copies and checks the records from `begin` on, and moves `begin` behind the last one that is

@@ -12,7 +12,8 @@ LoadCheck::LoadCheck(const Shape& shape, std::int64_t entries)
       previous_first_(shape.start) {}
 
 void LoadCheck::Add(const Load& load) {
-  const std::string name = "load " + std::to_string(addition_check_) + " (steps " +
+  const std::int64_t number = load.number < 0 ? next_ : load.number;
+  const std::string name = "load " + std::to_string(number) + " (steps " +
                            std::to_string(load.first) + " to " + std::to_string(load.last) + ", " +
                            std::to_string(load.bytes) + " bytes)";
   if (load.bytes < 0 || load.bytes > shape_.buffer_bytes) {
@@ -27,6 +28,7 @@ void LoadCheck::Add(const Load& load) {
                                   " of a file, for place " + std::to_string(extent.place));
     }
   }
+  if (number < next_) throw std::invalid_argument(name + " comes after one of a higher number");
   if (load.first < previous_first_ || load.last < load.first) {
     throw std::invalid_argument(name + " comes after one of step " +
                                 std::to_string(previous_first_) +
@@ -46,7 +48,7 @@ void LoadCheck::Add(const Load& load) {
                                 " bytes: raise memory=, or lower the order's window or shards");
   }
   std::int64_t& last_step =
-      last_steps_[static_cast<std::size_t>(addition_check_) % last_steps_.size()];
+      last_steps_[static_cast<std::size_t>(number) % last_steps_.size()];
   if (chunks > shape_.buffers || last_step >= load.first) {
     throw std::invalid_argument(
         "step " + std::to_string(load.first) + " needs " + std::to_string(chunks) +
@@ -58,7 +60,7 @@ void LoadCheck::Add(const Load& load) {
   previous_first_ = load.first;
   live_.emplace(load.last, load.bytes);
   live_bytes_ = bytes;
-  ++addition_check_;
+  next_ = number + 1;
 }
 
 }  // namespace io

@@ -19,6 +19,8 @@ struct Load {
   std::int64_t first, last;
   std::int64_t bytes;  // in the chunk buffer
   std::vector<Extent> extents;
+  std::int64_t number = -1;  // -1: that after the last one
+  std::int64_t chunk = -1;   // -1: nobody compares it
 };
 
 // The node cache's invariants:
@@ -49,7 +51,7 @@ class LoadCheck {
 
   Shape shape_;
   std::vector<std::int64_t> last_steps_;  // by entry
-  std::int64_t addition_check_ = 0;
+  std::int64_t next_ = 0;  // the number of a load that has none
   std::int64_t previous_first_;
   // Those that may be live when the next one begins.
   std::priority_queue<LastAndBytes, std::vector<LastAndBytes>, std::greater<LastAndBytes>> live_;

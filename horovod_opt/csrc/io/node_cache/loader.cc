@@ -13,7 +13,8 @@ namespace horovod_opt {
 namespace io {
 namespace {
 
-constexpr std::size_t kMostOpen = 256;
+// A process needs its descriptors elsewhere: a loader has at most 64, with those of its ranks.
+constexpr std::size_t kMostOpen = 16;
 constexpr std::size_t kMostQueued = 256;  // loads, of some MiB each: seconds of reading
 
 void Raise(std::atomic<std::int64_t>& most, std::int64_t value) {
@@ -30,6 +31,7 @@ Loader::Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Rea
       cached_(std::move(cached)),
       announcement_check_(cache.memory().shape(), cache.memory().entries()),
       addition_check_(announcement_check_),
+      has_load_(static_cast<std::size_t>(cache.memory().entries()), false),
       buffers_(cache.memory().shape().buffers, cache.memory().shape().memory,
              [&cache](std::int64_t buffer, std::int64_t begin, std::int64_t end) {
                cache.memory().Punch(buffer, begin, end);
@@ -67,6 +69,10 @@ bool Loader::Add(std::vector<Load> loads) {
     }
   }
   addition_check_ = std::move(check);
+  for (Load& load : loads) {
+    if (load.number < 0) load.number = next_;
+    next_ = load.number + 1;
+  }
   std::move(loads.begin(), loads.end(), std::back_inserter(queue_));
   lock.unlock();
   cache_.memory().header().room.Notify();
@@ -109,10 +115,9 @@ bool Loader::TryBegin(NumberedLoad& next) {
       if (queue_.empty()) return false;
       load = &queue_.front();  // stays where it is: only the turn's holder takes it away
     }
-    const std::int64_t before = next_ - cache_.memory().entries();
-    const bool has_entry = before < 0 || cache_.Look(before) == NodeCache::Presence::kOver;
+    const bool has_entry = !has_load_[EntryOf(load->number)];
     if (has_entry && load->last < lowest_step) {  // skipped by all ranks
-      cache_.Withdraw(next_++);
+      cache_.Withdraw(load->number);
       ++counters.skipped_loads;
       Pop();
       continue;
@@ -125,9 +130,10 @@ bool Loader::TryBegin(NumberedLoad& next) {
       if (cache_.LowestStep() == lowest_step) return false;
       continue;
     }
-    next = {next_++, buffer, std::move(*load)};
+    next = {buffer, std::move(*load)};
     Pop();
-    live_.emplace(next.load.last, LiveLoad{next.number, buffer});
+    has_load_[EntryOf(next.load.number)] = true;
+    live_.emplace(next.load.last, LiveLoad{next.load.number, buffer});
     counters.live_bytes = buffers_.live_bytes();
     Raise(counters.most_live_bytes, buffers_.live_bytes());
     Raise(counters.most_used_bytes, buffers_.used_bytes());
@@ -144,6 +150,7 @@ void Loader::FreeWhatIsOver(std::int64_t lowest_step) {
       continue;
     }
     cache_.Withdraw(live.number);
+    has_load_[EntryOf(live.number)] = false;
     buffers_.Free(live.buffer);
     it = live_.erase(it);
   }
@@ -166,7 +173,8 @@ void Loader::Read(const NumberedLoad& next) {
   }
   if (cache_.end() != End::kNone) return;  // perhaps not all of it is there
   ++memory.header().counters.loads;
-  cache_.Publish(next.number, is_cached ? kCached : next.buffer);
+  cache_.Publish(next.load.number, is_cached ? kCached : next.buffer, next.load.chunk,
+                 next.load.last);
   if (next.load.last < cache_.LowestStep()) memory.header().room.Notify();
 }
 
@@ -176,6 +184,10 @@ bool Loader::IsCached(const Load& load) {
     const OpenFile file = files_.Get(extent.file);
     return file.status == kGood && cached_(file.descriptor->number(), extent.offset, extent.bytes);
   });
+}
+
+std::size_t Loader::EntryOf(std::int64_t load) const {
+  return static_cast<std::size_t>(load % cache_.memory().entries());
 }
 
 void Loader::Pop() {

@@ -41,7 +41,7 @@ class Loader {
 
  private:
   struct NumberedLoad {
-    std::int64_t number, buffer;
+    std::int64_t buffer;
     Load load;
   };
   struct LiveLoad {
@@ -51,6 +51,7 @@ class Loader {
   void Run();
   bool NextToRead(NumberedLoad& next);
   bool TryBegin(NumberedLoad& next);
+  std::size_t EntryOf(std::int64_t load) const;
   void FreeWhatIsOver(std::int64_t lowest_step);
   void Read(const NumberedLoad& next);
   bool IsCached(const Load& load);
@@ -65,10 +66,11 @@ class Loader {
   std::condition_variable queue_changed_;
   LoadCheck announcement_check_, addition_check_;
   std::deque<Load> queue_;  // not begun
+  std::int64_t next_ = 0;   // the number of a load that has none
   bool ended_ = false;
 
   std::mutex turn_;  // for what follows: one thread begins a load, in their order
-  std::int64_t next_ = 0;
+  std::vector<bool> has_load_;                  // entries whose load is live
   std::multimap<std::int64_t, LiveLoad> live_;  // by last step
   ChunkBuffers buffers_;
 

@@ -55,9 +55,12 @@ void NodeCache::NotifyIfLowest(std::int64_t before) {
   if (lowest > before && lowest > header.room_after.load()) header.room.Notify();
 }
 
-void NodeCache::Publish(std::int64_t load, std::int64_t buffer) {
+void NodeCache::Publish(std::int64_t load, std::int64_t buffer, std::int64_t chunk,
+                        std::int64_t last) {
   Entry& entry = memory_.entry(load);
   entry.buffer = buffer;
+  entry.chunk = chunk;
+  entry.last = last;
   entry.loaded = load + 1;
   memory_.header().loaded.Notify(Waiters(load));
 }

@@ -17,6 +17,8 @@ namespace io {
 // of it. Its workers may be done with steps in any order, up to kMarks ahead.
 class NodeCache {
  public:
+  static constexpr std::int64_t kAnyChunk = -1;
+
   explicit NodeCache(NodeCacheMemory memory) : memory_(std::move(memory)) {}
 
   NodeCacheMemory& memory() { return memory_; }
@@ -32,8 +34,10 @@ class NodeCache {
   // The first step that some rank is not done with.
   std::int64_t LowestStep() const;
 
-  // The chunk of a load can be read from the chunk buffer; or cannot any more.
-  void Publish(std::int64_t load, std::int64_t buffer);
+  // The chunk of a load can be read from the chunk buffer; or cannot any more. `chunk`: which one,
+  // if anybody compares it; `last`: the last step that needs it.
+  void Publish(std::int64_t load, std::int64_t buffer, std::int64_t chunk = kAnyChunk,
+               std::int64_t last = 0);
   void Withdraw(std::int64_t load);
 
   enum class Presence { kNotYet, kThere, kOver };

@@ -15,7 +15,7 @@ namespace io {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x676e69722d6f6968;  // "hio-ring"
-constexpr std::uint64_t kVersion = 4;
+constexpr std::uint64_t kVersion = 5;
 // Of 47 bits of addresses, the part that chunk buffers may use. Only what is read into takes
 // memory.
 constexpr std::int64_t kMostAddresses = std::int64_t{1} << 46;

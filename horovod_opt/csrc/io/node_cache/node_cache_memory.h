@@ -66,7 +66,8 @@ struct alignas(64) RankState {
   std::atomic<std::int64_t> waits, wait_ns, records, bytes, cached;
 };
 
-// A load is the reading of one chunk; loads are numbered from 0 in the order in which they begin.
+// A load is the reading of one chunk; their numbers ascend in the order in which they begin. Some
+// may be left out.
 //
 // In the place of its chunk buffer, kCached: it is in the page cache, where each rank reads its
 // records by itself. Its chunk buffer is kept for it, and nothing is written there.
@@ -75,6 +76,8 @@ constexpr std::int64_t kCached = -1;
 struct Entry {
   std::atomic<std::int64_t> loaded;  // load + 1: it is there; -(load + 1): it was
   std::atomic<std::int64_t> buffer;
+  // Which chunk it is, so that nobody takes another one's bytes, and the last step that needs it.
+  std::atomic<std::int64_t> chunk, last;
 };
 
 // Steps that a rank may be done with before an earlier one.

@@ -20,6 +20,7 @@ void Check(const StepGroup& group) {
   if (!ascend || !has(group.loads, records) || !has(group.places, records) ||
       !has(group.sizes, records) || !has(group.offsets, records) || !has(group.files, records) ||
       !(has(group.checksums, records) || group.checksums.empty()) ||
+      !(has(group.chunks, records) || group.chunks.empty()) ||
       !(has(group.labels, samples) || group.labels.empty()) ||
       !has(group.infos, steps * StepGroup::kInfos) || !has(group.weights, steps)) {
     throw std::invalid_argument("steps from " + std::to_string(group.cache_step) +

@@ -29,6 +29,7 @@ struct StepGroup {
   std::vector<std::int64_t> loads, places, sizes, offsets;  // of records
   std::vector<std::int32_t> files;
   std::vector<std::uint32_t> checksums;  // none: not compared
+  std::vector<std::int64_t> chunks;      // of records; none: not compared
   std::vector<std::int64_t> labels;      // of samples; or none
   std::vector<std::int64_t> infos;       // kInfos of each step
   std::vector<float> weights;            // of steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from thread_ranks import on_ranks, succeeded
@@ -61,6 +61,39 @@ def test_upstreams_horovod(monkeypatch, framework):
     assert (ranks.rank, ranks.size) == (1, 3)
     assert ranks.allgather(b"x") == [b"x\0", b"x\1", b"x\2"]
     assert hvd.names == ["horovod_opt.io"]
+
+
+def test_channels_of_horovods_ranks_have_names(monkeypatch):
+    """Two may be under way at once, and in another order on each rank."""
+    hvd = Upstream("horovod.torch")
+    monkeypatch.setitem(sys.modules, hvd.__name__, hvd)
+    ranks = communication.find()
+    assert ranks.channel("7").allgather(b"x") == ranks.channel("8").allgather(b"x")
+    assert hvd.names == ["horovod_opt.io.7", "horovod_opt.io.8"]
+
+
+class World:
+    """A process group of the job's."""
+
+
+def test_torchs_ranks_have_one_group_for_all_data_sets(monkeypatch):
+    """PyTorch never gives one back; after the job's group has ended another one is needed."""
+    groups = []
+
+    def gather(gathered, data, group):
+        gathered[:] = [(data, groups.index(group))] * 2
+
+    distributed = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2,
+        get_rank=lambda: 1, group=SimpleNamespace(WORLD=World()), all_gather_object=gather,
+        new_group=lambda backend: groups.append(World()) or groups[-1])
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=distributed))
+    for _ in range(3):
+        assert communication.find().allgather(b"x") == [(b"x", 0)] * 2
+    distributed.group.WORLD = World()
+    for _ in range(3):
+        assert communication.find().allgather(b"x") == [(b"x", 1)] * 2
+    assert len(groups) == 2
 
 
 def test_of_several_frameworks_the_one_that_is_initialized(monkeypatch):

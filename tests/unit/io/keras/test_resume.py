@@ -126,21 +126,89 @@ def test_validation_does_not_count(tfrecords, tmp_path):
         assert valid.stats()["samples"] == 60
 
 
-def test_a_dataset_batched_anew_is_refused(tfrecords):
+def unordered(ds):
+    return ds.map(lambda *batch: batch, num_parallel_calls=2, deterministic=False)
+
+
+REFUSED = {
+    "Cache": lambda ds: ds.cache(), "Unbatch": lambda ds: ds.unbatch().batch(50),
+    "Batch": lambda ds: ds.batch(1), "Shuffle": lambda ds: ds.shuffle(3).prefetch(2),
+    "Take": lambda ds: ds.take(5), "Skip": lambda ds: ds.skip(5),
+    "Shard": lambda ds: ds.shard(2, 0), "Filter": lambda ds: ds.filter(lambda *batch: True),
+    "FlatMap": lambda ds: ds.flat_map(lambda *batch: tf.data.Dataset.from_tensors(batch)),
+    "ParallelMap with deterministic=False": unordered, "repeat": lambda ds: ds.repeat(),
+    "another data set": lambda ds: tf.data.Dataset.from_tensors(next(iter(ds))),
+    "generator": lambda ds: (batch for batch in ds)}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_counted_is_refused_at_once(tfrecords, kind):
+    """Before anything is trained on."""
     with hio.open(tfrecords, seed=5) as data:
         model = Counting()
-        ds = hio.tensorflow.dataset(data, 8).map(parse).unbatch().batch(50)
-        with pytest.raises(hio.InputError, match="taken 2 batches in epoch 0, .* has 13"):
+        ds = REFUSED[kind](hio.tensorflow.dataset(data, 8).map(parse))
+        with pytest.raises(hio.InputError, match=f"{kind}.*; remedy: "):
             model.fit(ds, epochs=2, verbose=0, shuffle=False, callbacks=[hio.keras.Resume(data)])
+        assert not int(model.optimizer.iterations) and (data.epoch, data.position) == (0, 0)
 
 
-def test_a_dataset_that_is_repeated_is_refused(tfrecords):
-    with hio.open(tfrecords, seed=5) as data:
-        model = Counting()
-        ds = hio.tensorflow.dataset(data, 8).map(parse).repeat()
-        with pytest.raises(tf.errors.OpError, match=r"no \.repeat\(\)"):
-            model.fit(ds, epochs=1, steps_per_epoch=20, verbose=0, shuffle=False,
-                      callbacks=[hio.keras.Resume(data)])
+def fitted_in_steps(pattern: str, steps: int, epochs: int, *callbacks, resume=(), repeated=True,
+                    steps_per_execution: int = 1) -> tuple[list[int], list, hio.Data]:
+    """How often each sample was trained on, the batches of fit()'s epochs, and the data."""
+    model, lengths = Counting(steps_per_execution=steps_per_execution), []
+    ends = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: lengths.append((epoch, int(model.optimizer.iterations))))
+    with hio.open(pattern, seed=5, chunk_samples=8) as data:
+        ds = hio.tensorflow.dataset(data, 8).map(parse).prefetch(4)
+        try:
+            model.fit(ds.repeat() if repeated else ds, epochs=epochs, steps_per_epoch=steps,
+                      verbose=0, shuffle=False,
+                      callbacks=[hio.keras.Resume(data, *resume), ends, *callbacks])
+        except Stopped:
+            pass
+        return model.counts.numpy().tolist(), lengths, data
+
+
+@pytest.mark.parametrize("steps, epochs", [(5, 4), (13, 2), (20, 2), (40, 1)])
+@pytest.mark.parametrize("steps_per_execution", [1, 3])
+def test_steps_per_epoch_are_counted_over_epochs(tfrecords, steps, epochs, steps_per_execution):
+    counts, lengths, data = fitted_in_steps(tfrecords, steps, epochs,
+                                            steps_per_execution=steps_per_execution)
+    batches = lengths[-1][1]
+    assert batches >= steps * epochs
+    assert (data.epoch, data.position) == (batches // 13, batches % 13 * 8)
+    assert set(counts) <= {data.epoch, data.epoch + 1}
+    assert sum(counts) == data.epoch * COUNT + data.position
+
+
+def test_steps_per_epoch_without_repeat_ends_with_the_data(tfrecords):
+    counts, _, data = fitted_in_steps(tfrecords, 13, 2, repeated=False)
+    assert counts == [2] * COUNT and (data.epoch, data.position) == (2, 0)
+    _, _, data = fitted_in_steps(tfrecords, 5, 2, repeated=False)
+    assert (data.epoch, data.position) == (0, 80)
+
+
+@pytest.mark.parametrize("stop, place", [((1, 1), (0, 56)), ((3, 0), (1, 24))])
+def test_steps_per_epoch_go_on_where_they_were(tfrecords, tmp_path, stop, place):
+    """Also in the middle of one of fit()'s epochs, which has only what is left of it."""
+    resume = (tmp_path / "checkpoints", 1)
+    before, _, data = fitted_in_steps(tfrecords, 5, 6, Stop(*stop), resume=resume)
+    assert (data.epoch, data.position) == place
+    after, lengths, data = fitted_in_steps(tfrecords, 5, 6, resume=resume)
+    assert lengths == [(epoch, 5 * (epoch + 1)) for epoch in range(stop[0], 6)]
+    assert (data.epoch, data.position) == (2, 32)
+    assert sum(before) + sum(after) == 2 * COUNT + 32
+    assert {one + other for one, other in zip(before, after)} == {2, 3}
+
+
+def test_a_pass_that_only_builds_the_model_loses_no_place(tfrecords):
+    with hio.open(tfrecords, seed=5, chunk_samples=8) as data:
+        data.load_state_dict({**data.state_dict(), "position": 48})
+        model = keras.Sequential([keras.layers.Dense(2)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(hio.tensorflow.dataset(data, 8).map(parse), epochs=1, verbose=0, shuffle=False,
+                  callbacks=[hio.keras.Resume(data)])
+        assert int(model.optimizer.iterations) == 7 and (data.epoch, data.position) == (1, 0)
 
 
 def test_a_checkpoint_of_other_data_is_refused(tfrecords, tmp_path):

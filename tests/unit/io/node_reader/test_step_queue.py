@@ -169,7 +169,7 @@ def test_the_node_cache_goes_while_a_taker_waits_for_it(tmp_path):
         for _ in range(2):
             assert taker.look() == Code.OK and taker.take()[0] == Code.OK
             taker.hand_out()
-        far = LocatedRecords(data, np.array([0]), np.array([50]), np.zeros((1, 1), np.int64))
+        far = LocatedRecords(data, np.array([0]), np.array([50]), np.zeros((1, 1), np.int64), 1)
         node.queue.add(2, np.array([1]), far, np.array([0]),
                        BatchInfos(np.zeros((1, 6)), np.ones(1)))
         assert taker.look() == Code.OK
@@ -194,7 +194,7 @@ def test_a_failure_of_the_taker_has_its_own_text(tmp_path):
     with QueuedNode(data, steps_of(4)) as node:
         index = SimpleNamespace(size=np.array([[1 << 40]]), crc=None, file=data.file,
                                 offset=data.offset)
-        large = LocatedRecords(index, np.array([0]), np.array([0]), np.zeros((1, 1), np.int64))
+        large = LocatedRecords(index, np.array([0]), np.array([0]), np.zeros((1, 1), np.int64), 1)
         node.queue.add(2, np.array([1]), large, np.array([0]),
                        BatchInfos(np.zeros((1, 6)), np.ones(1)))
         taker = Taker(node.queue.number)
@@ -215,7 +215,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path):
     data = one_file(tmp_path, [100] * 4)
     with QueuedNode(data, steps_of(4)) as node, pytest.raises(InputError, match="do not fit"):
         nothing = np.zeros(0, np.int64)
-        records = LocatedRecords(data, nothing, nothing, np.zeros((0, 1), np.int64))
+        records = LocatedRecords(data, nothing, nothing, np.zeros((0, 1), np.int64), 1)
         node.queue.add(2, nothing, records, None, BatchInfos(np.zeros((0, 6)), np.zeros(0)))
 
 

@@ -83,6 +83,37 @@ def test_what_was_fetched_ahead_does_not_count(tfrecords):
         assert data.epoch == 1
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("every", [1, 3, 4, 10, 99])
+def test_who_speaks_after_every_kth_batch_comes_to_the_next_epoch(tfrecords, every, is_new):
+    """10 steps: the last ones are not spoken of, or none. Also with a new data set for each."""
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        ds, epochs = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(2), []
+        while len(epochs) < 3:
+            if is_new:
+                ds = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(2)
+            samples = []
+            for step, (records, info) in enumerate(ds):
+                samples += numbers(records)
+                assert int(info["epoch"]) == len(epochs)
+                if step % every == every - 1:
+                    data.taken(info)
+            assert sorted(samples) == list(range(COUNT))
+            epochs.append(samples)
+        assert epochs[0] != epochs[1] != epochs[2]
+
+
+@pytest.mark.parametrize("prefetch", [1, 20])
+def test_a_loop_that_is_left_begins_anew_though_all_was_fetched(tfrecords, prefetch):
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        ds = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(prefetch)
+        for step, (_, info) in enumerate(ds):
+            data.taken(info)
+            if step == 7:
+                break
+        assert sorted(sum((numbers(records) for records, _ in ds), [])) == list(range(COUNT))
+
+
 def test_info(tfrecords):
     with hio.open(tfrecords, seed=5) as data:
         ds = hio.tensorflow.dataset(data, 70, with_info=True)
@@ -246,6 +277,7 @@ def test_who_waits_for_the_reader_hears_that_the_data_is_closed(tmp_path):
 
         try:
             if rank == 1:
+                next(iter(ds))  # ranks begin together
                 assert is_over.wait(MINUTE)
                 return taken
             threading.Thread(target=close).start()

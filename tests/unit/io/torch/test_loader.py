@@ -8,10 +8,11 @@ import threading
 from glob import glob
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from data_sets import environment, files, tar, tfrecord
-from events import MINUTE, keep_cached
+from events import MINUTE, keep_cached, wait_until
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
@@ -211,6 +212,38 @@ def test_a_loop_that_was_left_early_begins_anew(tfrecords):
         again = taken(loader)
         assert again[0] == first.tolist()
         assert len(again) == len(loader)
+
+
+@pytest.mark.parametrize("options", [{}, {"prefetch": 0}, {"workers": 2, "context": "fork"}])
+@pytest.mark.parametrize("where", ["in the body", "in a wait"])
+def test_a_loop_after_an_interrupt_is_whole(tfrecords, options, where):
+    """Of a notebook: all processes of its group hear it."""
+    import signal
+
+    with hio.open(tfrecords, seed=5) as data:
+        loader = hio.torch.loader(data, 32, decode=number, **options)
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(KeyboardInterrupt):
+            for worker in psutil.Process().children():
+                worker.send_signal(signal.SIGINT)
+                wait_until(lambda: worker.status() == psutil.STATUS_ZOMBIE)
+            if where == "in a wait":
+                batches.throw(KeyboardInterrupt)
+            raise KeyboardInterrupt
+        del batches
+        assert sorted(sum(taken(loader), [])) == list(range(300))
+
+
+def test_a_loop_that_was_left_goes_on_where_the_state_says(tfrecords):
+    with hio.open(tfrecords, seed=5) as data:
+        loader, before = hio.torch.loader(data, 32, decode=number), []
+        for batch in loader:
+            before += batch.tolist()
+            if batch.info.step == 3:
+                break
+        data.load_state_dict(data.state_dict())
+        assert sorted(before + sum(taken(loader), [])) == list(range(300))
 
 
 def test_a_state_of_another_order_is_refused(tfrecords):
