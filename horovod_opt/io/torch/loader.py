@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from horovod_opt.io.batch import with_info
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoder import Decode, DecodeBatch, read_step, read_steps
+from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, read_step, read_steps
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.prefetcher import prefetch
 from horovod_opt.io.step_source import Epoch, StepSource
@@ -122,19 +123,35 @@ class Loader:
 
     def _by_threads(self) -> Iterator[Batch]:
         epoch = self._source.begin()
-        results = self._build_batches(epoch)
+        results = self._build(self._read(epoch))
         return prefetch(results, self._prefetch) if self._prefetch else results
 
-    def _build_batches(self, epoch: Epoch) -> Iterator[Batch]:
-        pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+    def _read(self, epoch: Epoch) -> Iterator[GoodSamples]:
+        for steps in self._source.step_groups(epoch):
+            yield from read_steps(self._data, self._source.member, steps, self._builder.is_plain)
+
+    def _build(self, steps: Iterator[GoodSamples]) -> Iterator[Batch]:
+        if self._threads == 1:
+            yield from map(self._builder, steps)
+            return
+        pool = ThreadPoolExecutor(self._threads)
+        coming: deque[Callable[[], Batch]] = deque()  # of which samples are being decoded
+        step, failure = next(steps, None), None
         try:
-            builder, member = self._builder, self._source.member
-            for steps in self._source.step_groups(epoch):
-                for step in read_steps(self._data, member, steps, builder.is_plain):
-                    yield builder(step, pool)
+            while step is not None or coming:
+                if step is not None:
+                    coming.append(self._builder.start(step, pool))
+                    try:
+                        step = next(steps, None)
+                    except Exception as error:  # first comes what is before it
+                        step, failure = None, error
+                # Threads decode a batch while the one before is collated.
+                if step is None or len(coming) > 1:
+                    yield coming.popleft()()
+            if failure is not None:
+                raise failure
         finally:
-            if pool is not None:
-                pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 class _Sampler:
