@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from typing import Any, NamedTuple, Optional, Union
 
@@ -109,6 +109,12 @@ def decode_samples(data: Data, samples: SampleBatch, decode: Optional[Decode],
                    pool: Optional[Executor] = None) -> list[Any]:
     """Each sample as `decode` makes it, or plain; in `pool`, if there is one. Raises DataError for
     what `decode` raises, with the sample named."""
+    return list(start_decoding(data, samples, decode, pool))
+
+
+def start_decoding(data: Data, samples: SampleBatch, decode: Optional[Decode],
+                   pool: Optional[Executor] = None) -> Iterable[Any]:
+    """The same, with `pool` before the samples are asked for; without, as they are."""
     if decode is None:
         return samples.plain()
 
@@ -123,4 +129,4 @@ def decode_samples(data: Data, samples: SampleBatch, decode: Optional[Decode],
                             f"{type(error).__name__}: {error}; remedy: correct decode=, or the "
                             "sample") from error
 
-    return list((pool.map if pool else map)(decode_sample, samples.samples()))
+    return (pool.map if pool else map)(decode_sample, samples.samples())

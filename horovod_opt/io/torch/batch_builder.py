@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Optional
 
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, decode_samples
+from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, start_decoding
 from horovod_opt.io.errors import DataError
 
 Collate = Callable[[Sequence[Any]], Any]
@@ -34,11 +34,17 @@ class BatchBuilder:
         """Nothing is decoded."""
         return self._decode is self._decode_batch is None
 
-    def __call__(self, step: GoodSamples, pool: Optional[Executor] = None) -> Batch:
+    def start(self, step: GoodSamples, pool: Optional[Executor]) -> Callable[[], Batch]:
+        """The threads of `pool` begin to decode; what is returned makes the batch."""
+        if self._decode_batch is not None:
+            return lambda: self(step)
+        items = start_decoding(self._data, step.samples, self._decode, pool)
+        return lambda: Batch(_unless_empty(self._collate, list(items)), step.info)
+
+    def __call__(self, step: GoodSamples) -> Batch:
         """Raises DataError for what `decode` and `decode_batch` raise."""
         if self._decode_batch is None:
-            items = decode_samples(self._data, step.samples, self._decode, pool)
-            return Batch(_unless_empty(self._collate, items), step.info)
+            return self.start(step, None)()
         try:
             batch = _unless_empty(self._decode_batch, step.samples)
         except Exception as error:

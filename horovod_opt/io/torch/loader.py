@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -196,13 +197,27 @@ class Loader:
             yield from read_steps(self._data, member, steps, is_plain)
 
     def _build(self, steps: Iterator[GoodSamples]) -> Iterator[Batch]:
-        pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        if self._threads == 1:
+            yield from map(self._builder, steps)
+            return
+        pool = ThreadPoolExecutor(self._threads)
+        coming: deque[Callable[[], Batch]] = deque()  # of which samples are being decoded
+        step, failure = next(steps, None), None
         try:
-            for step in steps:
-                yield self._builder(step, pool)
+            while step is not None or coming:
+                if step is not None:
+                    coming.append(self._builder.start(step, pool))
+                    try:
+                        step = next(steps, None)
+                    except Exception as error:  # first comes what is before it
+                        step, failure = None, error
+                # Threads decode a batch while the one before is collated.
+                if step is None or len(coming) > 1:
+                    yield coming.popleft()()
+            if failure is not None:
+                raise failure
         finally:
-            if pool is not None:
-                pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 class _Sampler:

@@ -17,7 +17,6 @@ from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
 from horovod_opt.io.node_reader import reader_process
-from horovod_opt.io.torch import dataset
 
 
 def records(count: int) -> list[bytes]:
@@ -179,13 +178,60 @@ def test_workers_seed_pytorch_by_the_sample(tfrecords):
     assert len(set(drawn(1))) == 300
 
 
-def test_seeding_a_sample_asks_no_device(monkeypatch):
-    """It is done for each sample, and would cost more than to decode a small one."""
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    monkeypatch.setattr(torch, "manual_seed", lambda _: pytest.fail("all devices are seeded"))
-    dataset._seed(5)
-    assert torch.equal(torch.rand(3), expected)
+def test_seeding_a_sample_asks_no_device(tfrecords, monkeypatch):
+    """torch.manual_seed() does, 0.5 ms long: a worker's beginning calls it, but no sample."""
+    calls, manual_seed = [], torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: (calls.append(seed), manual_seed(seed)))
+    with hio.open(tfrecords, seed=5) as data:
+        loader = hio.torch.loader(data, 32, decode=lambda _: len(calls), workers=1, epochs=1)
+        assert len(set(torch.cat(list(loader)).tolist())) == 1
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_batches_before_an_error_come_though_threads_decode_the_next_one(tfrecords, prefetch):
+    def decode(sample: hio.Sample) -> int:
+        if sample.number == 70:
+            raise KeyError("shape")
+        return sample.number
+
+    with hio.open(tfrecords, shuffle=False) as data:
+        loop, numbers = iter(hio.torch.loader(data, 32, decode=decode, threads=2,
+                                              prefetch=prefetch)), []
+        with pytest.raises(hio.DataError, match="sample 70 "):
+            for batch in loop:
+                numbers += batch.tolist()
+        assert numbers == list(range(64)) and data.position == 64
+
+
+def test_batches_before_a_damaged_record_come_though_threads_read_the_next_one(tfrecords):
+    hio.open(tfrecords).close()
+    damage(tfrecords)
+    with hio.open(tfrecords, shuffle=False) as data:
+        numbers = []
+        with pytest.raises(hio.DataError, match="its checksum is not the one"):
+            for batch in hio.torch.loader(data, 8, decode=number, threads=2):
+                numbers += batch.tolist()
+        assert len(numbers) >= 100 and numbers == list(range(len(numbers)))
+        assert data.position == len(numbers) // 8 * 8
+
+
+def test_threads_decode_a_batch_while_the_one_before_is_collated(tfrecords):
+    """Else they have nothing to do for so long."""
+    decoded = {first: threading.Event() for first in range(0, 300, 50)}
+
+    def decode(sample: hio.Sample) -> int:
+        if sample.number in decoded:
+            decoded[sample.number].set()
+        return sample.number
+
+    def collate(numbers: list[int]) -> list[int]:
+        following = numbers[0] + 50
+        assert following == 300 or decoded[following].wait(MINUTE)
+        return numbers
+
+    with hio.open(tfrecords, shuffle=False) as data:
+        loader = hio.torch.loader(data, 50, decode=decode, collate=collate, threads=2, epochs=1)
+        assert sum((list(batch) for batch in loader), []) == list(range(300))
 
 
 @pytest.mark.parametrize("options", [{}, {"workers": 2}])
