@@ -88,7 +88,8 @@ def explore(build: Path, job: str, ranks: int, options: argparse.Namespace) -> s
                     str(options.jobs)], check=True, stdout=subprocess.DEVNULL)
     environment = {**os.environ, "HOROVOD_OPT_EXPLORED_RANKS": str(ranks),
                    "HOROVOD_OPT_EXPLORED_STATES": str(options.states),
-                   "HOROVOD_OPT_EXPLORED_SEARCHES": str(options.states // 600)}
+                   "HOROVOD_OPT_EXPLORED_SEARCHES": str(options.states // 600),
+                   "HOROVOD_OPT_EXPLORED_WALKS": str(options.states // 10)}
     run = subprocess.run([build / "tests/native/native_tests", f"--gtest_filter=*/{job}"],
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                          env=environment)

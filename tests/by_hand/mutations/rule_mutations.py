@@ -106,6 +106,9 @@ RULES = (
              "  const futex::Sleepers asleep = futex::kAll & ~performer & ~Spinning(bucket_id);\n"
              "  entries_[position % kEntries].store(Entry(position, bucket_id));\n",
              "interleaving"),
+    Mutation("overtaken", "TwoBuckets", "who stores an entry after a later one wakes everybody",
+             f"{MEMORY}/ready_queue.cc",
+             "size_.load() == position + 1 ? asleep : futex::kAll", "asleep", "interleaving"),
     Mutation("sleepers", "OneBucket", "who is about to sleep says so before the last look",
              "horovod_opt/csrc/core/waiting/event_count.h",
              "    sleepers_.fetch_add(1);\n    bool slept = false;\n    bool is_done;\n"
@@ -126,7 +129,7 @@ RULES = (
              "interleaving"),
     Mutation("taken", "OneBucket", "one thread takes a bucket, as the plan's mutex has it",
              f"{PLAN}/plan_table.cc",
-             "    if (!entry->run.filling().IsComplete(turn.bucket_id, turn.count)) return work;\n",
+             "  if (!entry->run.filling().IsComplete(turn.bucket_id, turn.count)) return work;\n",
              "",
              "interleaving"),
 )

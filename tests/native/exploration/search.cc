@@ -190,12 +190,13 @@ Findings Walk(const MakeWorld& make_world, std::uint32_t seed, int walks, int ch
     while (static_cast<int>(places.size()) < changes)
       places.insert(1 + random() % std::max(findings.deepest, kUsualLength));
     Path path;
+    std::unique_ptr<World> world;  // not unwound by a violation
     const auto priority = [&](const Event& event) {
       const auto lowest = static_cast<std::uint32_t>(changes);
       return priorities.try_emplace(event.actor, lowest + random()).first->second;
     };
     try {
-      const auto world = make_world();
+      world = make_world();
       for (auto enabled = world->Enabled(); !enabled.empty(); enabled = world->Enabled()) {
         auto next = std::max_element(
             enabled.begin(), enabled.end(),
@@ -214,7 +215,6 @@ Findings Walk(const MakeWorld& make_world, std::uint32_t seed, int walks, int ch
       ++findings.ends;
     } catch (const std::exception& violation) {
       findings.violation = violation.what();
-      const auto world = make_world();
       for (const Event& event : path) findings.trace.push_back(world->Name(event));
     }
     findings.deepest = std::max(findings.deepest, path.size());

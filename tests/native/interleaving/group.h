@@ -78,7 +78,7 @@ class Group : public Fibers {
     std::unique_ptr<BucketPlaces> places;
     std::unique_ptr<SmallBuckets> small_buckets;
     Atomic<bool> end{false}, stop{false}, finished{false}, path_over{false};
-    Atomic<int> done[2]{};     // by bucket: the last iteration that has its sum, or has failed
+    Atomic<int> done[2]{};  // by bucket: a bit for each iteration that has its sum, or has failed
     Atomic<bool> copied[8]{};  // by iteration
     std::int32_t data[8]{};
     bool closed = false;

@@ -31,7 +31,9 @@ void ReadyQueue::Append(int bucket_id, int all_but) {
   entries_[position % kEntries].store(Entry(position, bucket_id));
   const futex::Sleepers performer = HasBit(all_but) ? Bit(all_but) : 0;
   const futex::Sleepers asleep = futex::kAll & ~performer & ~Spinning(bucket_id);
-  appended_.Notify(asleep);
+  // Invariant 5. Whoever has been woken for a later entry meanwhile has not found this one, and
+  // sleeps again.
+  appended_.Notify(size_.load() == position + 1 ? asleep : futex::kAll);
 }
 
 futex::Sleepers ReadyQueue::Spinning(int bucket_id) const {
