@@ -12,7 +12,7 @@ import numpy as np
 from horovod_opt.io import memory_limit
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data, LastPass, Told
-from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.errors import DataError, InputError, ReaderEnded
 from horovod_opt.io.holes import Holes
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
@@ -235,8 +235,7 @@ class StepSource:
         if not self._batches(position).steps:  # last="drop": too few are left
             epoch, position = epoch + 1, 0
         if meets:
-            require_equal(self._meeting, {
-                "the place in the data": f"epoch {epoch}, position {position}"}, SAME_PLACE)
+            self._meet(f"epoch {epoch}, position {position}")
         with self._lock:
             ahead, self._ahead = self._ahead, None
             if (ahead is not None and (ahead.epoch, ahead.batches.start) == (epoch, position)
@@ -256,6 +255,18 @@ class StepSource:
             if self._epochs is None or self._epochs_begun < self._epochs:
                 self._ahead = self._feed(epoch + 1, 0)
             return now
+
+    def _meet(self, place: str) -> None:
+        try:
+            require_equal(self._meeting, {"the place in the data": place}, SAME_PLACE)
+        except DataError:
+            raise
+        except Exception as error:
+            if type(error).__name__ == "HorovodInternalError":  # elastic training survives it
+                raise
+            raise ReaderEnded(f"the ranks cannot meet as a loop begins: {type(error).__name__}: "
+                              f"{error}; remedy: see the error of the rank that has ended"
+                              ) from error
 
     def is_last_pass(self, epoch: Epoch, handed_out: Callable[[], int]) -> None:
         """Of a pass that was begun: whoever takes it cannot tell the training's place, so the next

@@ -138,7 +138,8 @@ def test_a_rank_that_dies_ends_the_reading_of_its_node(need, data, tmp_path, die
     ends = GlooRanks(tmp_path, tmp_path / "train.py", data, dies, ranks=2).wait(200)
     assert ends[dies].was_killed
     assert ends[1 - dies].code == 5, ends
-    assert message in ends[1 - dies].output
+    output = ends[1 - dies].output  # it hears of it in an epoch, or as the next one begins
+    assert message in output or "the ranks cannot meet as a loop begins" in output
 
 
 UPSTREAMS = """

@@ -43,7 +43,7 @@ def make(data: hio.Data) -> Any:
     workers = options.pop("workers")
     if loops["reads_by"] == "sampler":
         return torch.utils.data.DataLoader(
-            hio.torch.Dataset(data, number), num_workers=workers,
+            hio.torch.Dataset(data, number), num_workers=workers, collate_fn=list,
             batch_sampler=hio.torch.BatchSampler(data, **options))
     return hio.tensorflow.dataset(data, with_info=True, **options).prefetch(2)
 
@@ -62,7 +62,7 @@ def steps_of(data: hio.Data, loader: Any) -> Iterator[Step]:
         epoch, begin = data.epoch, data.position if data.is_resumed else 0
         for batch in loader:
             end = data.position or len(data)
-            yield epoch, begin, end, batch.tolist(), None
+            yield epoch, begin, end, batch, None
             begin = end
 
 
