@@ -83,6 +83,12 @@ def test_results_without_names(reports):
         assert report["unnamed"]["topo"]["wrong"] == []
 
 
+def test_calls_without_names_by_horovods_own_operations(reports):
+    for report in reports:
+        assert report["unnamed"]["operations"] == {
+            "wrong": [], "plans": [["allreduce", "active"]]}
+
+
 def test_steady_steps_without_names_ask_for_no_round(reports):
     """Also after all ranks have joined."""
     for report in reports:

@@ -56,6 +56,20 @@ def test_a_rank_of_a_set_that_sends_something_else(reports):
             assert f"rank {ranks[-1]}: ALLREDUCE of float32 [8]" in report["error"]
 
 
+@pytest.mark.parametrize("memory", ["1", "0"])
+def test_calls_without_names(reports, memory):
+    """Planned in a set whose ranks share memory, otherwise negotiated."""
+    for report in reports:
+        unnamed = report["unnamed"][memory]
+        assert unnamed["wrong"] == []
+        if memory == "1":
+            assert (unnamed["rounds"], unnamed["states"]) == (0, ["active"])
+        else:
+            assert set(unnamed["states"]) <= {"negotiated"}
+        if len(unnamed["ranks"]) > 1:
+            assert unnamed["error"].startswith("Mismatched ALLREDUCE tensor shapes")
+
+
 @pytest.mark.parametrize("controller, ranks", [by_hand("gloo", 3), ("mpi", 4)])
 def test_functions_of_tensorflow(shared_job, controller, ranks):
     """`first` and `last` cannot be fused: `left` is reduced in between, by the set."""

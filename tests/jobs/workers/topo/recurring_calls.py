@@ -200,6 +200,8 @@ with running(hvd, "off"):
     unnamed = {"off": unnamed_calls.one_step(0)}
 with running(hvd, "topo", HOROVOD_OPT_VERIFY="1"):
     unnamed["topo"] = unnamed_calls.train(meet)
+with running(hvd, "topo/operations"):
+    unnamed["operations"] = unnamed_calls.by_horovod_ops()
 for at_once in (False, True):
     with running(hvd, "topo"):
         unnamed[f"disorder {at_once}"] = unnamed_calls.in_another_order(at_once)

@@ -20,6 +20,7 @@ import horovod_opt
 STEPS = 30
 FEW = 3  # after so many steps no call has recurred often enough
 LEARNED = 12  # in any step after it, everything is planned
+UNNAMED_LEARNED = 16  # the same of calls without a name
 
 
 def numbers(step: int, size: int, rank: int = RANK) -> torch.Tensor:
@@ -129,6 +130,57 @@ def without_memory(process_set: hvd.ProcessSet) -> tuple[list[str], list[str]]:
                       if plan.process_set == process_set.process_set_id]
 
 
+def unnamed_step(step: int, process_set: hvd.ProcessSet) -> list[str]:
+    """Calls without a name, of the set and of all ranks in turn. Names have the number of a rank's
+    calls, so ranks of a set make equally many."""
+    ranks, within = process_set.ranks, {"process_set": process_set}
+    everyone = list(range(hvd.size()))
+    handles = [hvd.allreduce_async(numbers(step, 6), op=hvd.Sum, **within),
+               hvd.allreduce_async(numbers(step, 5), op=hvd.Sum),
+               hvd.allreduce_async(numbers(step + 1, 6), op=hvd.Sum, **within)]
+    expected = [total(step, 6, ranks), total(step, 5, everyone), total(step + 1, 6, ranks)]
+    results = [hvd.synchronize(handle) for handle in handles]
+    results.append(hvd.allgather(numbers(step, rows(step, RANK)), **within))
+    expected.append(torch.cat([numbers(step, rows(step, rank), rank) for rank in ranks]))
+    results += hvd.grouped_allreduce([numbers(step, size) for size in (3, 5)], op=hvd.Sum, **within)
+    expected += [total(step, size, ranks) for size in (3, 5)]
+    results.append(hvd.broadcast(numbers(step, 7), ranks[-1], **within))
+    expected.append(numbers(step, 7, ranks[-1]))
+    own = numbers(step, 4).requires_grad_()
+    hvd.allgather(own, **within).sum().backward()
+    results.append(own.grad)
+    expected.append(torch.ones(4))
+    return [f"step {step}, without a name, {i} in {ranks}: {result.tolist()}, not {right.tolist()}"
+            for i, (result, right) in enumerate(zip(results, expected, strict=True))
+            if not torch.equal(result, right)]
+
+
+def unnamed_calls() -> dict[str, object]:
+    """In sets that have no rank in common."""
+    last = hvd.size() - 1
+    sets = [hvd.add_process_set(ranks) for ranks in ([0, last], list(range(1, last)))]
+    own = sets[0 < RANK < last]
+    wrong, before = [], 0
+    for step in range(STEPS):
+        if step == UNNAMED_LEARNED:
+            settle()
+            before = horovod_opt.stats().requested_rounds
+        wrong += unnamed_step(step, own)
+    rounds = horovod_opt.stats().requested_rounds - before
+    meet("unnamed rounds")
+    states = sorted({plan.state for plan in horovod_opt.plans()
+                     if "noname" in plan.name and plan.process_set == own.process_set_id})
+    error = ""
+    try:  # the last rank of the set sends more
+        hvd.allreduce(numbers(0, 8 if own.ranks[-1] == RANK else 6), op=hvd.Sum, process_set=own)
+    except hvd.HorovodInternalError as mismatch:
+        error = str(mismatch)
+    wrong += unnamed_step(STEPS, own)
+    hvd.barrier()  # a rank that shuts down would end what the others still do
+    return {"wrong": wrong, "rounds": rounds, "states": states, "error": error,
+            "ranks": own.ranks}
+
+
 def memories() -> int:
     maps = Path("/proc/self/maps").read_text().splitlines()
     return sum("memfd:horovod-opt" in line for line in maps)
@@ -144,6 +196,11 @@ faulthandler.dump_traceback_later(150)
 torch.set_num_threads(1)
 start_mpi(_basics.MPI_LIB_CTYPES)
 plans: list[list[str]] = [[]]
+unnamed = {}
+for memory in "1", "0":
+    with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="1",
+                 HOROVOD_OPT_SHARED_MEMORY=memory):
+        unnamed[memory] = unnamed_calls()
 with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="1"):
     last = hvd.size() - 1
     # They overlap; one is of a single rank.
@@ -172,5 +229,5 @@ with running(hvd, "topo", HOROVOD_OPT_VERIFY="1", HOROVOD_DYNAMIC_PROCESS_SETS="
     more_problems, poor = without_memory(hvd.add_process_set([0, last]))
     hvd.barrier()
 report(wrong=problems + more_problems, rounds=rounds, planned=sorted(calls_planned.items()),
-       optimizers=optimizers, poor=poor, error=error, memories=shared,
+       unnamed=unnamed, optimizers=optimizers, poor=poor, error=error, memories=shared,
        sets=[process_set.ranks for process_set in sets])

@@ -144,6 +144,14 @@ def train(meet) -> dict[str, object]:
             "grown": grown, "error": error}
 
 
+def by_horovod_ops() -> dict[str, object]:
+    """Where Horovod's own operations reduce everything: allreduces alone are planned."""
+    problems = [problem for step in range(LEARNED) for problem in one_step(step)]
+    return {"wrong": problems,
+            "plans": sorted({(plan.name.split()[0], plan.state) for plan in horovod_opt.plans()
+                             if "noname" in plan.name})}
+
+
 def in_another_order(at_once: bool) -> str:
     """On the last rank two calls are swapped, which are planned; what the rank gets for it."""
     def gather():
