@@ -134,7 +134,10 @@ class Data:
         """A loader that has begun to read, and this rank's way to its reader; returns a number."""
         self._sources.append(source)
         self.members.append(member)
-        self._hole_logs.append(member.holes)
+        known, logs = self.holes, self._hole_logs
+        self._hole_logs = [*(log for log in logs if not log.is_closed), member.holes]
+        if len(self._hole_logs) <= len(logs):  # of loaders that have ended
+            self._known_holes = {epoch: set(samples) for epoch, samples in known.items()}
         return len(self.members) - 1
 
     def meet(self, ranks: Communication, node: Node) -> None:

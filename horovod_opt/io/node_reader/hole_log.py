@@ -36,6 +36,11 @@ class HoleLog:
         return cls(file)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether nothing more comes."""
+        return self._file < 0
+
+    @property
     def file(self) -> int:
         """The descriptor to hand over."""
         return self._file
