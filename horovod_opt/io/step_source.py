@@ -140,8 +140,7 @@ class StepSource:
         Raises InputError on all ranks if only some do, while others begin a pass.
         """
         data = self.data
-        require_equal(self._meeting, {"the place in the data": f"epoch {data.epoch}, position "
-                                      f"{data.position} of another order"}, SAME_PLACE)
+        self._meet(f"epoch {data.epoch}, position {data.position} of another order")
         self._end.now()
         self._start()
 

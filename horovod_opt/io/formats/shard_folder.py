@@ -33,7 +33,8 @@ _ENDS = (".tar", ".tgz", ".mdb", ".lmdb", ".mds", ".arrow", ".feather", ".parque
 _MOST_FILES, _MOST_KINDS, _OF_A_KIND = 10_000, 16, 3
 # What lies beside folders of classes, and is no sample.
 _DOCUMENTS = frozenset({"", ".md", ".txt", ".rst", ".json", ".jsonl", ".csv", ".tsv", ".yaml",
-                        ".yml", ".xml", ".html", ".pdf", ".mat", ".pkl", ".py", ".sh", ".log"})
+                        ".yml", ".xml", ".html", ".pdf", ".mat", ".pkl", ".py", ".sh", ".log",
+                        ".toml", ".ini", ".ipynb", ".zip"})
 _FEW = 5  # files beside folders may be anything
 _STRAY_PART = 100  # one in so many that are in folders is a mistake, not a preview
 
@@ -56,7 +57,9 @@ def kind_of_head(head: bytes) -> str:
 
 def refuse(root: str, listing: Listing) -> None:
     """Raises DataError for a folder that is none of samples, with what to open instead."""
-    files = [*listing.files, *listing.beside]
+    files = listing.files
+    if len(listing.beside) * _STRAY_PART >= len(files):  # else one may be what was unpacked
+        files = [*files, *listing.beside]
     shards = dict(_shards_by_name(files)) or dict(_shards_by_content(root, files))
     if shards:
         kind = next(kind for kind in _NAMES if kind in shards.values())

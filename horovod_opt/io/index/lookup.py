@@ -59,16 +59,16 @@ def load(pattern: formats.Pattern, place: str | os.PathLike | None = None,
 def load_same(pattern: formats.Pattern, leader_index: Fingerprint,
               place: str | os.PathLike | None = None, check: bool = False) -> Index:
     """The index that another rank has loaded or built, by its place and fingerprint there, or from
-    where this rank would look for it. Raises Missing if it is in none of these places; with
-    `check` also Stale."""
+    where this rank would look for it. Raises Missing if it is in none of these places or, with
+    `check`, no longer that of the files."""
     data_files = formats.find(pattern) if check else None
     root = data_files.root if data_files else formats.root_of(formats.absolute(pattern))
     candidates = dict.fromkeys((leader_index.place, *map(str, places.candidates(pattern, place))))
     for candidate in candidates:
-        with suppress(Missing, Damaged):
-            index = index_file.read(candidate, root, lambda *_: None)
+        with suppress(Missing, Damaged, Stale):
+            index = read(candidate, root, check, data_files)
             if index.fingerprint == leader_index.fingerprint:
-                return read(candidate, root, True, data_files) if check else index
+                return index
     raise Missing(f"{leader_index.place}: no index, or not the one that this node's first rank has "
                   f"loaded, nor is that in {', '.join(candidates)}; remedy: a place that all ranks "
                   "of a node see: index= of open, --output of horovod-opt io index; and start the "

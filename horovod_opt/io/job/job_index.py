@@ -42,7 +42,7 @@ def open_index(ranks: Communication, node: Node, pattern: Pattern,
         if not node.is_reader:
             return indexes.load_same(pattern, leader_index, place)
         if leader_index is not None:
-            with suppress(indexes.Missing, indexes.Stale):
+            with suppress(indexes.Missing):
                 return indexes.load_same(pattern, leader_index, place, check=True)
         return load_or_build(pattern, place, checksums, is_over)
 

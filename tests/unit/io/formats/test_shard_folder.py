@@ -35,6 +35,7 @@ def of_tools(tar: bytes) -> dict[str, tuple[dict[str, bytes], list[str] | None]]
                          "00000_stats.json": text}, shards),
         "splits": ({f"{split}/{name}": tar for split in ("train", "val") for name in shards},
                    ["train/" + name for name in shards]),
+        "a folder beside": ({**dict.fromkeys(shards, tar), "meta/x.json": text}, shards),
         "names that say nothing": ({f"data{i}.bin": tar for i in range(2)},
                                    ["data0.bin", "data1.bin"]),
         "one among others": ({**{f"{i:03d}.jpg": text for i in range(100)}, "x.tar": tar},
@@ -78,7 +79,8 @@ def test_a_folder_of_lmdbs_is_refused_with_what_to_open(tmp_path, subdir):
     ["a.jpg", "b.png"], ["scan.nii.gz"], ["x.npy", "y.npz", "z.h5"], ["tfrecord.jpg"],
     ["cat/1.jpg", "dog/1.jpg", "README", "labels.csv"],
     ["a/1.jpg", *(f"{i}.txt" for i in range(5))],
-    [*(f"a/{i}.jpg" for i in range(200)), "overview.jpg"]])
+    [*(f"a/{i}.jpg" for i in range(200)), "overview.jpg"],
+    [*(f"train/{i}.jpg" for i in range(200)), "train.tar"]])
 def test_a_folder_of_samples_is_read(tmp_path, names):
     data_sets.files(tmp_path, dict.fromkeys(names, b"some text"))
     assert formats.find(tmp_path).format == "folder"

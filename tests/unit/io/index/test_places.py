@@ -244,8 +244,8 @@ def as_earlier(pattern) -> Path:
 
 @pytest.mark.parametrize("call", [index.load, index.build])
 def test_the_folder_of_an_earlier_version_is_moved(tmp_path, call):
-    data_sets.files(tmp_path, {"cat/1": b"x", "dog/1": b"yy", "b.tfrecord": data_sets.framed(b"")})
-    patterns = [tmp_path, tmp_path / "*.tfrecord"]
+    data_sets.files(tmp_path, {"cat/1": b"x", "dog/1": b"yy", ".b.tfrecord": data_sets.framed(b"")})
+    patterns = [tmp_path, tmp_path / ".b.tfrecord"]
     old = [as_earlier(pattern) for pattern in patterns]
     assert call(patterns[0]).samples == 2
     assert not old[0].parent.exists()

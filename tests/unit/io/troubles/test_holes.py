@@ -75,6 +75,15 @@ def test_holes_are_known_whoever_finds_them(path, way, capfd):
                for line in said)
 
 
+def test_holes_of_loaders_that_have_ended(path):
+    bad = damage(path, [3, 77])
+    with hio.open(path, seed=1, bad="skip") as data:
+        for _ in range(6):
+            by_loader(data)
+        assert data.holes == dict.fromkeys(range(6), bad)
+        assert not data.known_holes._logs
+
+
 @pytest.mark.parametrize("ranks, node_ranks", [(2, 2), (3, 2), (2, 1)])
 def test_holes_of_all_ranks(path, ranks, node_ranks):
     bad = damage(path, list(range(0, 200, 30)))
