@@ -89,6 +89,22 @@ TEST_P(CachedRecordsTest, SeveralThreadsReadAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Invariants 1 to 3 of what is let go of.
+TEST_P(CachedRecordsTest, WhatIsLetGoOfIsReadAgain) {
+  std::atomic<bool> is_over{false};
+  std::thread lets_go([&] {
+    for (std::int64_t step = 0; !is_over; ++step) records_.LetGo(step);
+  });
+  for (std::int64_t i = 0; i < 2000; ++i) {
+    const auto file = static_cast<std::int32_t>(i % GetParam());
+    ASSERT_EQ(Read(file, i % 5000), kGood);
+    ASSERT_EQ(out_, Expected(file, i % 5000));
+    records_.NoteUse(file, i % 5000, kRecord, /*last=*/i);
+  }
+  is_over = true;
+  lets_go.join();
+}
+
 INSTANTIATE_TEST_SUITE_P(FewAndManyFiles, CachedRecordsTest, testing::Values(2, 257));
 
 TEST(CachedRecords, AFileThatIsReplacedIsReadAsItWas) {

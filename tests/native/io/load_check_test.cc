@@ -68,6 +68,14 @@ TEST(LoadCheck, BuffersAndTableMustBeEnough) {
   EXPECT_EQ(Message(small_table, {10, 10, 1, {}}), "");
 }
 
+TEST(LoadCheck, NumbersMayBeLeftOutAndNeverComeAgain) {
+  LoadCheck check({1, 9, 100, 1000, 0}, 4);
+  EXPECT_EQ(Message(check, {0, 0, 1, {}, /*number=*/1 << 20}), "");
+  EXPECT_TRUE(Has(Message(check, {1, 1, 1, {}, 7}), "comes after one of a higher number"));
+  EXPECT_EQ(Message(check, {1, 9, 1, {}}), "");  // 1 beyond
+  EXPECT_TRUE(Has(Message(check, {2, 2, 1, {}, (1 << 20) + 5}), "up to 4 loads between"));
+}
+
 // Its sum, against brute force.
 TEST(LoadCheck, RefusesExactlyWhatDoesNotFit) {
   std::mt19937 random(3);

@@ -1,0 +1,62 @@
+"""What a rank takes in the steps of an epoch, and where that is in the node cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from horovod_opt.io.batch import BatchInfo
+from horovod_opt.io.node_reader.record_request import LocatedSteps
+from horovod_opt.io.order.batches import Batches
+
+
+class Epoch(NamedTuple):
+    """An epoch, or what is left of it, and the number of its first step in the node cache."""
+
+    epoch: int
+    batches: Batches
+    base: int
+
+
+class StepSamples(NamedTuple):
+    """What this rank takes in a step: positions and samples int64[k], where they are in the node
+    cache (loads int64[k], places int64[k, P]), and what the batch says of itself."""
+
+    cache_step: int
+    positions: np.ndarray
+    samples: np.ndarray
+    loads: np.ndarray
+    places: np.ndarray
+    info: BatchInfo
+
+    def alone(self) -> Steps:
+        """As the only one of several."""
+        return Steps(self.cache_step, np.array([len(self.samples)]), self.positions, self.samples,
+                     self.loads, self.places, [self.info])
+
+
+class Steps(NamedTuple):
+    """What this rank takes in steps that follow each other, as StepSamples has it of one: step i
+    is cache_step + i, and has the samples before ends[i] (int64[steps])."""
+
+    cache_step: int
+    ends: np.ndarray
+    positions: np.ndarray
+    samples: np.ndarray
+    loads: np.ndarray
+    places: np.ndarray
+    infos: list[BatchInfo]
+
+    @property
+    def located(self) -> LocatedSteps:
+        """As the node's reader gets them."""
+        return LocatedSteps(self.cache_step, self.ends, self.samples, self.loads, self.places)
+
+    def split(self) -> Iterator[StepSamples]:
+        begin = 0
+        for i, (end, info) in enumerate(zip(self.ends.tolist(), self.infos)):
+            part = slice(begin, end)
+            yield StepSamples(self.cache_step + i, *(column[part] for column in self[2:6]), info)
+            begin = end
