@@ -145,8 +145,8 @@ std::vector<Case> Cases() {
       {"StepLeftByTwo", Steps({{0, 3, 1}, {1, 3, 1}}), 5100},
       {"Join", Joins(), 550},
       {"JoinEarly", JoinEarly(), 1900},
-      {"Rebuild", Rebuild(), 350},
-      {"Forgotten", Forgotten(), 120},
+      {"Rebuild", Rebuild(), 10000},
+      {"Forgotten", Forgotten(), 1500},
       {"Shutdown", Disturbed(OnePlan(), {{Disturbance::kShutdown, 1}}), 1300},
       {"Death", Death(), 2000},
   };

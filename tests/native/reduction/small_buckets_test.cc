@@ -141,7 +141,9 @@ TEST(SmallBuckets, ACallbackPerformsNoOtherBucket) {
   plans.UseSmallBucketPath(small_buckets, BucketPlaces::kMemory);
   ASSERT_TRUE(Activate(plans, CallPlan("p", 1, 1)));
   ASSERT_TRUE(Activate(plans, CallPlan("q", 1, 2)));
-  ArrivalPtr first = std::make_unique<NumberArrival>();
+  auto number = std::make_unique<NumberArrival>();
+  number->segment = {&number->value, &number->sum, 4};
+  ArrivalPtr first = std::move(number);
   ArriveAt(plans, 1, first, 4, kIntSums);
   EXPECT_EQ(deepest, 1);
   EXPECT_EQ(performed, 1);
