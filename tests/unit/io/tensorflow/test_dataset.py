@@ -228,6 +228,20 @@ def test_a_damaged_record_can_be_left_out(tfrecords, tmp_path):
         assert float(short["weight"]) == pytest.approx((size - 1) / size)
 
 
+def test_a_file_that_is_gone_is_no_damage(tfrecords, tmp_path):
+    """All ranks say so."""
+    def train(open_data, rank: int) -> dict:
+        with open_data(tfrecords, seed=1, bad="skip", bad_limit=1.0) as data:
+            data.ranks.allgather(b"all have opened it")
+            (tmp_path / "a.tfrecord").unlink(missing_ok=True)
+            data.ranks.allgather(b"it is gone")
+            with pytest.raises(tf.errors.OpError, match="No such file or directory; remedy"):
+                list(hio.tensorflow.dataset(data, 32))
+            return data.holes
+
+    assert succeeded(in_job(2, train)) == [{}, {}]
+
+
 def test_an_error_of_the_reader_reaches_every_rank(tfrecords, failing_reader):
     def train(open_data, rank: int) -> bool:
         with open_data(tfrecords, seed=1, chunk_samples=2) as data:
