@@ -45,8 +45,8 @@ class Placement:
         if len(again):
             raise InputError(f"a load of chunk {chunks[order][again[0]]} for step {first.min()} "
                              f"on, but another one is for up to step {self.last_step}")
-        for number in set(self._number[~is_current].tolist()) & self._scattered.keys():
-            del self._scattered[number]
+        for over in set(self._number[~is_current].tolist()) & self._scattered.keys():
+            del self._scattered[over]
         new = np.zeros(len(chunk), np.int64)
         self._chunk = chunks[order]
         self._number, self._last, self._shift, self._known, self._is_scattered = (

@@ -25,18 +25,21 @@ from horovod_opt.io.node_reader.layout import ALONG
 from horovod_opt.io.node_reads import LEAST
 from horovod_opt.io.step_source import StepSource
 
+CHOSEN = ("chunk_samples", "shards", "window")
 EXAMPLES = "HIO_EXAMPLES"  # how many in a soak run, other ones each time: docs/work/soak.md
 
 
 class Job(NamedTuple):
     """Ranks, of which `node_ranks` share a node, that are killed after `steps`; None: they end with
-    the epoch after the one that they begin with. Their last state is from `lost` steps before."""
+    the epoch after the one that they begin with. Their last state is from `lost` steps before. What
+    is `left_out` of the options comes from the state that they go on from."""
 
     ranks: int
     node_ranks: int
     batch: dict
     steps: Optional[int]
     lost: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def counted(self) -> Optional[int]:
@@ -70,7 +73,7 @@ def programs(draw: st.DrawFn) -> Program:
         batch = draw(st.integers(1, 8).map(lambda size: {"batch_size": size})
                      | st.integers(8, 24).map(lambda size: {"global_batch_size": size}))
         return Job(draw(st.integers(1, most)), draw(st.integers(1, 3)), {**batch, "last": last},
-                   steps, lost)
+                   steps, lost, tuple(draw(st.sets(st.sampled_from(CHOSEN)))))
 
     jobs = [job(draw(st.integers(0, 9)), draw(st.integers(0, 3)))
             for _ in range(draw(st.integers(0, 2)))]
@@ -124,8 +127,11 @@ def can_be(samples: int, batch: dict, ranks: int) -> bool:
 
 def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tuple:
     """Steps of each rank, and the state after them."""
+    options = {name: value for name, value in program.options.items()
+               if state is None or name not in job.left_out}
+
     def on_rank(open_data, rank: int):
-        with open_data(pattern, threads=1, **program.options) as data:
+        with open_data(pattern, threads=1, **options) as data:
             if state is not None:
                 data.load_state_dict(state)
             return *take_steps(data, job), data.order
