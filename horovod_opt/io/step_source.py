@@ -46,16 +46,6 @@ TOGETHER = 1 << 13
 LOADS = 1 << 40
 
 
-class Epoch(NamedTuple):
-    """An epoch, or what is left of it, the number of its first step in the node cache, and its
-    order."""
-
-    epoch: int
-    batches: Batches
-    base: int
-    order: Order
-
-
 class StepSource:
     """Collective: every rank makes one with the same arguments, and goes through the same epochs.
 

@@ -10,14 +10,17 @@ import numpy as np
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.node_reader.record_request import LocatedSteps
 from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.order import Order
 
 
 class Epoch(NamedTuple):
-    """An epoch, or what is left of it, and the number of its first step in the node cache."""
+    """An epoch, or what is left of it, the number of its first step in the node cache, and its
+    order."""
 
     epoch: int
     batches: Batches
     base: int
+    order: Order
 
 
 class StepSamples(NamedTuple):
