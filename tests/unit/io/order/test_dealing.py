@@ -61,7 +61,7 @@ def test_any_place_is_any_rank_s_equally_often():
     """Within 5 standard errors; a place is as likely beside any of another round. And where in its
     batch a rank has it."""
     batches = Batches(Order(10_000, 10), 4, batch_size=8)
-    steps = 20_000
+    steps = 5000
     counts, turns = np.zeros((4, 32), np.int64), np.zeros((8, 32), np.int64)
     pairs = Counter()
     for step in range(steps):
