@@ -75,6 +75,26 @@ def test_all_ranks_of_all_nodes_hear_of_both_places(pattern, make, node_ranks):
         assert part in texts[0]
 
 
+def test_a_state_of_another_order_on_one_rank_alone(pattern):
+    """Loaders that were made are made ready for it, which takes all ranks."""
+    with hio.open(pattern, seed=1, chunk_samples=9) as other:
+        state = {**other.state_dict(), "position": 48}
+
+    def run(open_data, rank: int) -> tuple[str, int]:
+        with open_data(pattern, seed=1) as data:
+            loader = with_loader(data)
+            with pytest.raises(hio.InputError) as error:
+                if rank == 0:
+                    data.load_state_dict(state)
+                list(loader)
+            data.load_state_dict(state)
+            return str(error.value), sum(len(batch) for batch in loader)
+
+    texts, counts = zip(*succeeded(in_job(3, run, 2)))
+    assert set(texts) == {texts[0]} and sum(counts) == COUNT - 48
+    assert '"epoch 0, position 48 of another order" on rank 0' in texts[0]
+
+
 def test_tensorflow_says_so_too(pattern):
     tf = pytest.importorskip("tensorflow")
 
