@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -73,4 +74,15 @@ def info_of(batch: Any) -> BatchInfo:
 
 @lru_cache(maxsize=None)
 def _with_attributes(kind: type) -> type:
-    return type(kind.__name__, (kind,), {"__module__": kind.__module__})
+    def plain(batch: Any) -> Any:
+        if isinstance(batch, np.ndarray):
+            return batch.view(kind)
+        return kind._make(batch) if hasattr(kind, "_make") else kind(batch)
+
+    # Nobody finds this class by its name, and arrays copy themselves without their attributes.
+    return type(kind.__name__, (kind,), {
+        "__module__": kind.__module__,
+        "__reduce_ex__": lambda batch, _protocol: (with_info, (plain(batch), batch.info)),
+        "__copy__": lambda batch: with_info(copy.copy(plain(batch)), batch.info),
+        "__deepcopy__": lambda batch, memo: with_info(copy.deepcopy(plain(batch), memo),
+                                                      batch.info)})
