@@ -90,7 +90,7 @@ class Data:
         self.bad_limit = bad_limit
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
-        self.known_holes = Holes()
+        self.known_holes = Holes(may_be=bad == "skip")
         self.is_resumed = False
         self.loads = 0  # how often a state was loaded
         self.told = Told()
@@ -139,6 +139,7 @@ class Data:
         """Collective: `holes`, with those of all nodes, which then are in all ranks' states."""
         for text in self.ranks.allgather(json.dumps(list(self.holes.items())).encode()):
             self.known_holes.add(json.loads(text))
+        self.known_holes.settle()  # all ranks are here
         return self.holes
 
     def taken(self, batch: Any) -> None:
@@ -263,6 +264,7 @@ class Data:
         self._is_closed = True
         for source in list(self._sources):
             source.close()
+        self.known_holes.settle()
 
     def __enter__(self) -> Data:
         return self

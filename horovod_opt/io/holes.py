@@ -10,11 +10,16 @@ from horovod_opt.io.node_reader.hole_log import HoleLog
 
 
 class Holes:
-    """Those in the logs of loaders, also of such that have ended, and those that are known
-    otherwise: of a state, or of other nodes."""
+    """Those in the logs of loaders, and those that are known otherwise: of a state, or of other
+    nodes. `may_be`: there may be any.
 
-    def __init__(self) -> None:
+    A log is looked at until settle(), though its loader has ended: other ranks of the node may
+    still be taking their last batches."""
+
+    def __init__(self, may_be: bool) -> None:
+        self._may_be = may_be
         self._known: dict[int, set[int]] = {}
+        self._ended: list[HoleLog] = []
         self._logs: weakref.WeakSet[HoleLog] = weakref.WeakSet()
         self._lock = threading.RLock()
 
@@ -25,9 +30,20 @@ class Holes:
 
     def end(self, log: HoleLog) -> None:
         """Its loader is about to end."""
+        if self._may_be:
+            with self._lock:
+                self._ended.append(log)
+        else:
+            log.close()
+
+    def settle(self) -> None:
+        """Nobody writes to logs of loaders that have ended."""
         with self._lock:
-            self._logs.discard(log)
-            self.add(log.by_epoch().items())
+            for log in self._ended:
+                self._logs.discard(log)
+                self.add(log.by_epoch().items())
+                log.close()
+            self._ended = []
 
     def add(self, rows: Iterable[tuple[int, Iterable[int]]]) -> None:
         """Of each epoch, samples that others have left out."""

@@ -233,9 +233,10 @@ class Member:
         self._is_closed = True
         if self._process != os.getpid():
             return
-        if self._kind == RANK:
+        if self._kind == RANK:  # whose `holes` are somebody's who may still look at them
             self._cache.leave(self.rank)
-        self.holes.close()
+        else:
+            self.holes.close()
         self._cache.close()
         self._client.let_go()
 

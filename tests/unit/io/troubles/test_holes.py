@@ -81,7 +81,7 @@ def test_holes_of_loaders_that_have_ended(path):
         for _ in range(6):
             by_loader(data)
         assert data.holes == dict.fromkeys(range(6), bad)
-        assert not data.known_holes._logs
+        assert len(data.known_holes._logs) <= 1  # of the last
 
 
 @pytest.mark.parametrize("ranks, node_ranks", [(2, 2), (3, 2), (2, 1)])
