@@ -39,10 +39,6 @@ def with_loader(data: hio.Data):
     return hio.torch.loader(data, 4, decode=number)
 
 
-def with_workers(data: hio.Data):
-    return hio.torch.loader(data, 4, decode=number, workers=1, context="fork")
-
-
 def with_sampler(data: hio.Data):
     return torch.utils.data.DataLoader(hio.torch.Dataset(data, number),
                                        batch_sampler=hio.torch.BatchSampler(data, 4))
@@ -54,7 +50,7 @@ def with_tensorflow(data: hio.Data):
 
 
 @pytest.mark.parametrize("node_ranks", [0, 2])
-@pytest.mark.parametrize("make", [with_loader, with_workers, with_sampler])
+@pytest.mark.parametrize("make", [with_loader, with_sampler])
 def test_all_ranks_of_all_nodes_hear_of_both_places(pattern, make, node_ranks):
     """The state is loaded behind the loader, on one rank alone."""
     def run(open_data, rank: int) -> tuple[str, int]:
