@@ -2,7 +2,6 @@
 // caches, for memory that nobody reads soon.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
