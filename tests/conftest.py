@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,10 @@ with suppress(ImportError):  # not where only jobs are tried
     settings.register_profile("any machine", settings.default, deadline=None,
                               suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any machine")
+
+# A shell that starts the tests in the background has them, and all they start, ignore it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,8 @@ def choose(data: DataSize, given: Given, room: Room, seed: int = 0,
     def order_of(shards: Optional[int], window: Optional[int]) -> Order:
         chunk_samples = given.chunk_samples
         if chunk_samples is None:
-            chunk_samples = default_chunk_samples(data.samples, data.bytes, shards, data.are_files)
+            chunk_samples = default_chunk_samples(data.samples, data.bytes, shards, data.are_files,
+                                                  shuffle)
         return Order(data.samples, chunk_samples, shards, window, seed, identity, shuffle)
 
     if not shuffle or given.window is not None:

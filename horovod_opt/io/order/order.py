@@ -38,9 +38,9 @@ class Order:
     permuted. `seed`, the epoch and `identity` (16 bytes, the data set's digest) are the keys.
     `shuffle=False`: position is sample, and `shards` and `window` are 1.
 
-    Left out, `shards` and `window` are what window_size.py finds for chunks of 4 MiB. Memory does
-    not grow with `samples`. By `version` 1 a node's ranks are dealt nothing, each takes its share
-    by place (dealing.py), and a window that holds a whole shard is cut like others (windows.py).
+    Left out, `shards` and `window` are what window_size.py finds. Memory does not grow with
+    `samples`. By `version` 1 a node's ranks are dealt nothing, each takes its share by place
+    (dealing.py), and a window that holds a whole shard is cut like others (windows.py).
 
     Raises:
         InputError: a value is not possible, or there are no samples.

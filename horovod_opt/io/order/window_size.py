@@ -9,7 +9,9 @@ import numpy as np
 
 from horovod_opt.io.order.relative_entropy import TRIANGLE
 
-CHUNK_BYTES = 4 << 20  # parallel file systems reach their bandwidth with requests of this size
+# Parallel file systems reach their bandwidth with requests of 4 MiB. Of less than a GiB each of
+# several nodes would have few of them, and so few classes where data is sorted by class.
+CHUNK_BYTES, SMALL_CHUNK_BYTES, FEW_CHUNKS = 4 << 20, 64 << 10, 256
 # Each file is a request, which larger chunks do not merge; but each chunk costs something, too.
 FILES, FILES_BYTES = 4, 64 << 10
 MOST_DEFAULT_SHARDS = 64
@@ -19,14 +21,17 @@ DEFAULT_BYTES = 3 << 29  # 1.5 GiB in all nodes together; changing windows needs
 
 
 def default_chunk_samples(samples: int, data_bytes: int, shards: Optional[int] = None,
-                          are_files: bool = False) -> int:
-    """As many samples as 4 MiB hold on average, at least 1; or fewer, if all shards then have
-    equally many chunks. None: as many shards as are the default. `are_files`: 4 samples, or what 64
-    KiB hold, if 4 MiB hold more than that.
+                          are_files: bool = False, shuffle: bool = True) -> int:
+    """As many samples as 4 MiB hold on average, at least 1; to shuffle less than a GiB, a 256th of
+    it, or what 64 KiB hold; or fewer, if all shards then have equally many chunks. None: as many shards as
+    are the default. `are_files`: 4 samples, or what 64 KiB hold, if that is less.
 
     Shards that are longer than others go on alone at the end of an epoch, and all nodes read of
     them."""
-    most = CHUNK_BYTES * samples / max(data_bytes, 1)
+    chunk_bytes = CHUNK_BYTES
+    if shuffle:
+        chunk_bytes = min(CHUNK_BYTES, max(SMALL_CHUNK_BYTES, data_bytes / FEW_CHUNKS))
+    most = chunk_bytes * samples / max(data_bytes, 1)
     if are_files:
         most = min(most, max(FILES, FILES_BYTES * samples / max(data_bytes, 1)))
     chunks = math.ceil(samples / max(1, round(most)))

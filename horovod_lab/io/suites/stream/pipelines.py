@@ -46,7 +46,7 @@ def by_hio(folder: Path, shape: Shape) -> Iterator[tf.data.Dataset]:
     """What users write. So many threads of the reader, and as many calls that decode."""
     data = hio.open(str(folder), seed=1, threads=shape.threads)
     try:
-        batches = hio.tensorflow.dataset(data, shape.batch, epochs=1)
+        batches = hio.tensorflow.dataset(data, shape.batch)
         if shape.pixels is not None:
             images = batches.unbatch().map(lambda jpeg: decode(jpeg, shape.pixels),
                                            num_parallel_calls=shape.threads)

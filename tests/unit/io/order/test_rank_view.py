@@ -44,10 +44,7 @@ def part_of_classes(name: str, order: Order, nodes: int, batch: int) -> float:
     (1, True, 0.95), (1, False, 0.95), (4, True, 0.9), (4, False, 0.75)])
 def test_a_rank_s_batch_has_the_classes_of_independent_draws(name, batch, nodes, are_files,
                                                              least):
-    """In chunks of 4 MiB a node has few of them at a time: of 36 in all, 9."""
     order = order_of(name, nodes, are_files)
-    if order.chunks < 64 and nodes > 1:
-        least = 0.6
     assert part_of_classes(name, order, nodes, batch) >= least
 
 
