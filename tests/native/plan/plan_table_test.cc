@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -87,7 +88,11 @@ TEST_F(PlanTableTest, WithoutATensorThatIsLeftOut) {
   }
   EXPECT_TRUE(plans_.WantsVote());
   HoldVote();
-  EXPECT_EQ(ReportOf("p").buckets, (Buckets{{0, 2}})) << "rebuilt, without it too";
+  std::vector<int> slots;  // in one bucket, or in two where much time went by between them
+  for (const auto& bucket : ReportOf("p").buckets) {
+    slots.insert(slots.end(), bucket.begin(), bucket.end());
+  }
+  EXPECT_EQ(slots, (std::vector<int>{0, 2})) << "rebuilt, without it too";
 }
 
 TEST_F(PlanTableTest, WithoutWhatOnlyAnotherRankLeavesOut) {
@@ -204,11 +209,16 @@ TEST(PlanTableCapacity, EveryBucketHasAnIdOfItsOwnAndNoOtherEntryIsTakenForOne) 
   PlanTable plans(
       ReadyQueue::kBuckets, [&](const auto& work) { announced.push_back(work.bucket->id); }, [] {});
   std::set<int> bucket_ids;
-  for (std::int64_t key = 1; key <= ReadyQueue::kBuckets; ++key) {
-    ASSERT_TRUE(Activate(plans, CallPlanOf(key))) << key;
-    ArrivalPtr arrival = std::make_unique<Arrival>();
-    ASSERT_EQ(ArriveAt(plans, key, arrival), Route::kPlanned);
-    bucket_ids.insert(announced.back());
+  constexpr std::int64_t kOfAVote = 100;  // a vote for each plan would be quadratic
+  for (std::int64_t first = 1; first <= ReadyQueue::kBuckets; first += kOfAVote) {
+    const std::int64_t end = std::min<std::int64_t>(first + kOfAVote, ReadyQueue::kBuckets + 1);
+    for (std::int64_t key = first; key < end; ++key) ASSERT_TRUE(plans.Learn(CallPlanOf(key)));
+    plans.Apply(ByRank({plans.VoteRow(true, false)}));
+    for (std::int64_t key = first; key < end; ++key) {
+      ArrivalPtr arrival = std::make_unique<Arrival>();
+      ASSERT_EQ(ArriveAt(plans, key, arrival), Route::kPlanned);
+      bucket_ids.insert(announced.back());
+    }
   }
   EXPECT_EQ(bucket_ids.size(), static_cast<std::size_t>(ReadyQueue::kBuckets));
   EXPECT_GE(*bucket_ids.begin(), 0);
