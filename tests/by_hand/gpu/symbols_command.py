@@ -72,9 +72,10 @@ def compile_command(source: Path, target: Path, version: str, wheel: Path, upstr
     numbers = [int(number) for number in version.split(".")]
     number = numbers[0] * 10**9 + numbers[1] * 10**6 + numbers[2] * 10**3
     third_party = upstream / "third_party"
-    return [mpi_compiler(), "-std=c++17", "-O0", "-fPIC", "-w", "-c", str(source),
+    return [mpi_compiler(), "-std=c++17", "-O2", "-DNDEBUG", "-fPIC", "-w", "-c", str(source),
             "-o", str(target), "-DHAVE_GPU=1", "-DHAVE_CUDA=1", "-DHAVE_MPI=1",
-            f"-DTENSORFLOW_VERSION={number}", "-DEIGEN_MAX_ALIGN_BYTES=64", "-D_GLIBCXX_USE_CXX11_ABI=1", f"-I{upstream}",
+            f"-DTENSORFLOW_VERSION={number}", "-DEIGEN_MAX_ALIGN_BYTES=64",
+            "-D_GLIBCXX_USE_CXX11_ABI=1", f"-I{upstream}",
             *(f"-I{wheel / 'tensorflow/include' / name}" for name in HEADERS),
             f"-I{ROOT}", f"-I{generated}", f"-I{toolkit / 'include'}",
             *(f"-I{third_party / name}" for name in ("boost/assert/include", "boost/config/include",
