@@ -48,7 +48,7 @@ TEST(Vote, RowsKeepEveryField) {
        true,
        true,
        {1, 3},
-       4 << 20},
+       {1, 2, 3}},
       {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, {}, false, false, true, 0},
       {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, {0}, true, false, true, 1},
   };
