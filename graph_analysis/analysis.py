@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
-from graph_analysis.bucket_sizes import fuse
+from graph_analysis.bucket_sizes import DEFAULT_LIMITS, Limits, fuse
 from graph_analysis.concurrency import concurrent_calls, find_unordered_pair
 from graph_analysis.constants import constant_collectives
 from graph_analysis.expansion import Decisions, expand
@@ -20,7 +20,7 @@ RECURRING = frozenset({"HorovodGroupedAllreduce", "HorovodAllgather", "HorovodGr
                        "HorovodBroadcast", "HorovodBroadcastInplace", "HorovodReducescatter",
                        "HorovodGroupedReducescatter"})
 BY_ITSELF = "has a plan of its own once it recurs"
-DEFAULT_THRESHOLD = 4 * 1024 * 1024  # bytes
+DEFAULT_THRESHOLD = DEFAULT_LIMITS.main_memory  # bytes
 
 
 class Region(NamedTuple):
@@ -51,27 +51,29 @@ class Analysis(NamedTuple):
 
 class Options(NamedTuple):
     main: Graph
-    threshold: int
+    limits: Limits
     values: Mapping[str, Scalar]
     inline_calls: bool
     decisions: Decisions
 
 
 @pause_collector
-def analyze(graph: Graph, threshold: int = DEFAULT_THRESHOLD,
+def analyze(graph: Graph, threshold: Union[int, Limits] = DEFAULT_LIMITS,
             values: Optional[Mapping[str, Scalar]] = None,
             inline_calls: bool = True) -> Analysis:
     """Orders and fuses the collectives of `graph` (chapter 6.3.4). O(V + E).
 
-    `threshold` is the size of a bucket in bytes. `values` are those of Horovod's queries, such as
-    {"HorovodSize": 2}, for predicates of branches. With `inline_calls` a called function is
-    analysed as if written in place; without, it is a node that only carries dependencies.
+    `threshold` is the size of a bucket in bytes, or its limits by device. `values` are those of
+    Horovod's queries, such as {"HorovodSize": 2}, for predicates of branches. With `inline_calls` a
+    called function is analysed as if written in place; without, it is a node that only carries
+    dependencies.
 
     Raises GraphError if nodes wait for each other in a circle, or a function is part of itself."""
-    if threshold < 0:
-        raise ValueError(f"threshold: {threshold} bytes is negative")
+    limits = threshold if isinstance(threshold, Limits) else Limits.same(threshold)
+    if min(limits) < 0:
+        raise ValueError(f"threshold: {min(limits)} bytes is negative")
     regions: list[Region] = []
-    options = Options(graph, threshold, values or {}, inline_calls, {})
+    options = Options(graph, limits, values or {}, inline_calls, {})
     counts = _analyze(regions, graph.name, (graph,), "", False, options)
     return Analysis(tuple(regions), concurrent_calls(graph, options.decisions), *counts)
 
@@ -101,7 +103,7 @@ def _analyze(regions: list[Region], name: str, nested: tuple[Graph, ...], negoti
         after = order.nearest(members)
         slots = [_slot(number, *expansion.collectives[node][1:], after[number])
                  for number, node in enumerate(order.collectives) if members[number]]
-        buckets = fuse(slots, order.latest(members), options.threshold)
+        buckets = fuse(slots, order.latest(members), options.limits)
         title = f"{name}, process set {process_set}" if process_set else name
         negotiated_here = tuple(unplanned) if process_set == sets[0] else ()
         regions.append(Region(

@@ -59,7 +59,7 @@ def _add_plan(commands: argparse._SubParsersAction) -> None:
                            "later functions; it may overwrite its checkpoints")
     plan.add_argument("--threshold", type=positive, metavar="BYTES",
                       help="largest bucket of several tensors (default: HOROVOD_FUSION_THRESHOLD, "
-                           "or 4 MiB)")
+                           "or 4 MiB, on a GPU 32)")
     plan.add_argument("--svg", type=Path, metavar="FILE",
                       help="draw the plans: .svg, .png or .pdf")
     plan.add_argument("--explain", action="store_true", help="say it in words instead of tables")

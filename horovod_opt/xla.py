@@ -7,6 +7,7 @@ import re
 
 # The only one that upstream has a version of for XLA, for GPUs.
 FOR_XLA = "horovod_allreduce"
+NOT_BUILT = "2.19."  # versions of TensorFlow, whose wheels lack headers for it
 
 
 def is_enabled() -> bool:
@@ -25,8 +26,8 @@ def refuse(operation: str, remedy: str = "call it outside of the function with j
 
     if not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
         return
-    if operation == FOR_XLA and is_enabled() and tf.config.list_physical_devices("GPU"):
+    is_built = operation == FOR_XLA and not tf.__version__.startswith(NOT_BUILT)
+    if is_built and is_enabled() and tf.config.list_physical_devices("GPU"):
         return
-    only = ("; on GPUs HOROVOD_ENABLE_XLA_OPS=1 lets XLA compile it" if operation == FOR_XLA
-            else "")
+    only = "; on GPUs HOROVOD_ENABLE_XLA_OPS=1 lets XLA compile it" if is_built else ""
     raise ValueError(f"XLA cannot compile Horovod's operations here ({operation}): {remedy}{only}")

@@ -6,13 +6,15 @@ import dataclasses
 from collections.abc import Iterator
 
 from graph_analysis import Plan
+from graph_analysis.bucket_sizes import Limits
 from graph_analysis.reductions import DTYPES
 
 
-def native_text(plan: Plan, threshold: int) -> str:
-    """The plan as horovod_opt/csrc/core/plan/parse_plan.cc reads it; `threshold` in bytes."""
+def native_text(plan: Plan, limits: Limits) -> str:
+    """The plan as horovod_opt/csrc/core/plan/parse_plan.cc reads it."""
     number = {slot.id: place for place, slot in enumerate(plan.slots)}
-    lines = [f"plan\t{plan.hash}\t{threshold}\t{plan.process_set}\t{_field(plan.name)}"]
+    sizes = ",".join(map(str, limits))
+    lines = [f"plan\t{plan.hash}\t{sizes}\t{plan.process_set}\t{_field(plan.name)}"]
     for slot in plan.slots:
         after = ",".join(str(number[before]) for before in slot.after if before in number) or "-"
         lines.append(

@@ -31,7 +31,7 @@ from graph_analysis.plan import kinds
 from graph_analysis.plan_views import plan_table
 from horovod_opt.launcher.built import explain_absence
 from horovod_opt.planning import plan_folder
-from horovod_opt.planning.planner import bucket_bytes
+from horovod_opt.planning.planner import bucket_limits
 from horovod_opt.settings import SettingsError
 
 QUIET_SECONDS = 5.0  # without another sign after the first: the script has shown what it does
@@ -70,7 +70,7 @@ def regions_of(path: Path, fetches: Sequence[str] = (), threshold: Optional[int]
     try:
         if path.suffix == ".py":
             return _of_script(path, threshold, job)
-        return list(_of_file(path, fetches, threshold or bucket_bytes()))
+        return list(_of_file(path, fetches, threshold or bucket_limits()))
     except (GraphError, PlanError) as error:
         raise CommandError(f"{path}: {error}") from error
     except SettingsError as error:

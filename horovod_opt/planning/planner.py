@@ -5,15 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 
-from graph_analysis.analysis import DEFAULT_THRESHOLD
+from graph_analysis.bucket_sizes import DEFAULT_LIMITS, Limits
 from horovod_opt import settings
 
 
-def bucket_bytes() -> int:
-    """The size of a bucket of several tensors: upstream's setting, but not its default. Raises
-    SettingsError."""
+def bucket_limits() -> Limits:
+    """The size of a bucket of several tensors: upstream's setting wherever they are, but not its
+    default. Raises SettingsError."""
     threshold = settings.fusion_threshold(os.environ)
-    return DEFAULT_THRESHOLD if threshold is None else threshold
+    return DEFAULT_LIMITS if threshold is None else Limits.same(threshold)
 
 
 class Planner:
@@ -39,6 +39,13 @@ class Planner:
     def leave_out(self, key: int, reason: str) -> None:
         """The allreduce with that key does not come; other calls come in its place."""
         self._lib.horovod_opt_leave_out(key, reason.encode())
+
+    def reduces_on_gpus(self) -> bool:
+        """What is on a GPU is reduced there; otherwise in main memory."""
+        calls = self._lib.horovod_cuda_built, self._lib.horovod_rocm_built
+        for call in calls:
+            call.restype = ctypes.c_bool
+        return any(call() for call in calls)
 
     def is_first_rank(self) -> bool:
         return self._lib.horovod_rank() == 0

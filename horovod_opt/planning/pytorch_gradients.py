@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import graph_analysis
+from graph_analysis.bucket_sizes import GPU
 from graph_analysis.reductions import AVERAGE, DTYPES
 from horovod_opt.native.plan_text import native_text
 from horovod_opt.planning import plan_folder
-from horovod_opt.planning.planner import Planner, bucket_bytes
+from horovod_opt.planning.planner import Planner, bucket_limits
 
 planner: Planner | None = None  # in mode topo
 NO_KEY = 0, 0
+ON_GPU = "cuda"  # what PyTorch calls NVIDIA's and AMD's
 _keys = itertools.count(1)
 _steps = itertools.count(1)
 
@@ -48,7 +50,7 @@ class GradientPlan:
         plan = _plan(self._native, self._title, [(name, {**record, "key": self._keys[name]})
                                                  for name, record in gradients])
         if plan is not None:
-            text = native_text(plan, bucket_bytes())
+            text = native_text(plan, bucket_limits())
             self._native.add(text)
             # It lives as long as the optimizer that holds it.
             weakref.finalize(self, self._native.remove, text).atexit = False
@@ -56,7 +58,7 @@ class GradientPlan:
 
     def extend(self, optimizer: Any, parameters: Iterable[Any]) -> None:
         """Parameters whose gradients the optimizer reduces from now on: a plan of their own."""
-        self._add(_gradients(optimizer, parameters))
+        self._add(_gradients(self._native, optimizer, parameters))
 
     def key_of(self, name: str) -> tuple[int, int]:
         """What the allreduce of the gradient of `name` has as `opt_key` and `opt_step`."""
@@ -95,7 +97,7 @@ def _plan(native: Planner, title: str, gradients: Iterable[tuple[str, Record]]
         "name": title, "nodes": nodes, "args": ["backward"],
         "fetches": [node["name"] for node in nodes[1:]],
     })
-    (region,) = graph_analysis.analyze(graph, bucket_bytes()).regions
+    (region,) = graph_analysis.analyze(graph, bucket_limits()).regions
     folder = os.environ.get(plan_folder.PLANS, "")
     if folder and native.is_first_rank():
         plan_folder.write_region(region, Path(folder))
@@ -113,14 +115,16 @@ def of(optimizer: Any) -> GradientPlan | None:
         return None
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     title = f"DistributedOptimizer ({type(optimizer).__name__})"
-    return GradientPlan(planner, title, _gradients(optimizer, parameters))
+    return GradientPlan(planner, title, _gradients(planner, optimizer, parameters))
 
 
-def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Record]]:
+def _gradients(native: Planner, optimizer: Any, parameters: Iterable[Any]
+               ) -> list[tuple[str, Record]]:
     """As they are sent, compressed or not, in the memory order of the parameter; the last one
     first."""
     from horovod_opt.pytorch.memory_order import order_of
 
+    gpus: list[Any] = []
     scaling = (1.0, 1.0)
     if optimizer.op == AVERAGE:
         scaling = 1.0 / optimizer.gradient_predivide_factor, optimizer.gradient_predivide_factor
@@ -133,7 +137,18 @@ def _gradients(optimizer: Any, parameters: Iterable[Any]) -> list[tuple[str, Rec
                 "shape": [parameter.size(dim) for dim in order or range(parameter.dim())],
                 "dtype": str(payload.dtype).partition(".")[2],
                 "order": order,
+                "device": _device(native, parameter.device, gpus),
                 "reduce_op": optimizer.op, "prescale": scaling[0], "postscale": scaling[1],
                 "process_set": optimizer.process_set.process_set_id,
             }))
     return gradients[::-1]
+
+
+def _device(native: Planner, device: Any, gpus: list[Any]) -> str:
+    """As it is in the plan, of whose hash it is part: another rank's first GPU may have another
+    number. `gpus`: those that have been seen."""
+    if device.type != ON_GPU or not native.reduces_on_gpus():
+        return ""
+    if device not in gpus:
+        gpus.append(device)
+    return f"{GPU}{gpus.index(device)}"

@@ -20,7 +20,7 @@ import graph_analysis
 from graph_analysis.analysis import BY_ITSELF
 from horovod_opt.native.plan_text import native_text
 from horovod_opt.planning.plan_folder import write_region
-from horovod_opt.planning.planner import Planner, bucket_bytes
+from horovod_opt.planning.planner import Planner, bucket_limits
 
 KEY = "opt_key"
 PLANNED_OP = "HorovodAllreduce"
@@ -90,7 +90,7 @@ class Capture:
     def _plan(self, name: str, owner: Any, read: Callable[[], graph_analysis.Graph]) -> None:
         try:
             graph = read()
-            analysis = graph_analysis.analyze(graph, bucket_bytes(), VALUES, inline_calls=False)
+            analysis = graph_analysis.analyze(graph, bucket_limits(), VALUES, inline_calls=False)
         except Exception as error:  # what cannot be planned can still be trained
             self._say(f"{name} stays negotiated: its graph cannot be read: {error!r}")
             return
@@ -104,7 +104,7 @@ class Capture:
             if region.plan is None:
                 continue
             self._functions.setdefault(name, []).append(region.plan.hash)
-            text = native_text(region.plan, bucket_bytes())
+            text = native_text(region.plan, bucket_limits())
             self._planner.add(text)
             weakref.finalize(owner, self._planner.remove, text).atexit = False
         callees = graph.library.communicating(itertools.chain(*graph.calls.values()))

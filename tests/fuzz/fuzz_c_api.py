@@ -23,6 +23,7 @@ from horovod.torch.mpi_ops import _basics
 
 import horovod_opt
 from graph_analysis import Plan, PlanError
+from graph_analysis.bucket_sizes import Limits
 from horovod_opt.native.plan_text import native_text
 from horovod_opt.planning.planner import Planner
 
@@ -48,7 +49,7 @@ def _add(draw: Draw) -> None:
         plan = Plan.from_json(json.dumps(plan_of(draw)))
     except PlanError:
         return
-    text = native_text(plan, draw.choice((0, 8, 2**40)))
+    text = native_text(plan, Limits.same(draw.choice((0, 8, 2**40))))
     if not draw.one_in(2):
         planner.add(text)
         (plan_status,) = [status for status in horovod_opt.plans() if status.hash == plan.hash]

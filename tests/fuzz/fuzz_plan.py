@@ -10,6 +10,7 @@ from draw import Draw
 from graph_input import plan_of
 
 from graph_analysis import Plan, PlanError
+from graph_analysis.bucket_sizes import Limits
 from graph_analysis.plan_views import plan_table
 from horovod_opt.native import plan_text
 from horovod_opt.planning import plan_command
@@ -51,7 +52,7 @@ def check(plan: Plan) -> None:
     assert all(before < slot.id for slot in plan.slots for before in slot.after)
     assert plan.explain()
     plan_table(plan)
-    lines = plan_text.native_text(plan, 0).split("\n")
+    lines = plan_text.native_text(plan, Limits.same(0)).split("\n")
     kinds = [line.partition("\t")[0] for line in lines]
     assert kinds == ["plan", *["slot"] * len(plan.slots), *["bucket"] * len(plan.buckets), ""]
     assert {line.count("\t") for line in lines if line.startswith("slot")} <= {8}

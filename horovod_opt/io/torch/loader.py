@@ -24,6 +24,7 @@ from horovod_opt.io.torch.batch_builder import Batch, BatchBuilder, Collate
 from horovod_opt.io.torch.batch_sampler import BatchNumbers, batch_numbers
 from horovod_opt.io.torch.dataset import add_batch_seed, add_seed
 from horovod_opt.io.torch.generators import OwnDraws
+from horovod_opt.io.torch.pinning import Pinning
 
 AHEAD = 2  # batches, by default
 SMALL_BATCH = 1 << 20  # bytes whose copying costs less than another thread
@@ -64,6 +65,8 @@ class Loader:
         last: of the remainder of an epoch: "spread", "drop" or "mask".
         epochs: after so many the loader ends, and frees what it has.
         context: how workers start, such as "fork" or "forkserver"; by default as DataLoader's do.
+        pin_memory: batches are in pinned memory, from which `to(device, non_blocking=True)` copies
+            without waiting; as PyTorch's DataLoader has it. Without a GPU: a warning.
     """
 
     def __init__(self, data: Data, batch_size: Optional[int] = None, *,
@@ -71,7 +74,7 @@ class Loader:
                  decode_batch: Optional[DecodeBatch] = None, collate: Optional[Collate] = None,
                  workers: int = 0, threads: int = 1, prefetch: Optional[int] = None,
                  last: str = "spread", epochs: Optional[int] = None,
-                 context: Optional[str] = None):
+                 context: Optional[str] = None, pin_memory: bool = False):
         for name, value, least in (("workers", workers, 0), ("threads", threads, 1),
                                    ("prefetch", AHEAD if prefetch is None else prefetch,
                                     1 if workers else 0)):
@@ -87,12 +90,16 @@ class Loader:
                 "remedy: one or the other")
         self._data = data
         self._threads = threads
+        self._pinning = Pinning() if pin_memory and not workers else None
         self._source = StepSource(data, batch_size, global_batch_size, last, epochs)
         if prefetch is None:
-            is_cheap = (not workers and decode is decode_batch is collate is None
+            is_cheap = (not workers and not pin_memory and decode is decode_batch is collate is None
                         and self._batch_bytes() <= SMALL_BATCH)
             prefetch = 0 if is_cheap else AHEAD
         self._prefetch = prefetch
+        if self._pinning is not None:
+            collate = self._pinning.pinned(collate or self._pinning.collate)
+            decode_batch = decode_batch and self._pinning.pinned(decode_batch)
         collate = collate or default_collate
         self._builder = BatchBuilder(data, decode, decode_batch, collate)
         self._draws = OwnDraws()
@@ -107,7 +114,7 @@ class Loader:
             self._new_workers = partial(
                 DataLoader, _Steps(data, worker_builder), batch_sampler=_Sampler(self._source),
                 num_workers=workers, collate_fn=_keep_batch, prefetch_factor=self._prefetch,
-                persistent_workers=True, multiprocessing_context=context,
+                persistent_workers=True, multiprocessing_context=context, pin_memory=pin_memory,
                 generator=torch.Generator())  # the training's own is left as it is
             self._workers = self._new_workers()
 
@@ -123,6 +130,8 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         data, source = self._data, self._source
         has_workers = self._workers is not None
+        if self._pinning is not None:
+            self._pinning.begin()
         batches = self._by_workers() if has_workers else self._by_threads()
         try:
             while True:

@@ -13,7 +13,7 @@ from part_setup import Setup, problem
 STEPS, END, NEVER = 40, 25, -1
 ENDS = "Horovod has been shut down"
 MODE = {"HOROVOD_OPT_MODE": "topo"}
-LEAST_ACTIVE = 2  # plans: of the three, that of both devices cannot be active with NCCL
+LEAST_ACTIVE = 3  # plans
 
 
 def rows(setup: Setup) -> Iterator[Row]:

@@ -28,9 +28,13 @@ PARTS = {  # number: module, and the builds that it runs in
     "3": ("part_devices", (PLAIN, NCCL)),
     "4": ("part_cores", (PLAIN,)),
     "5": ("part_images", (NCCL, PLAIN)),
+    "6": ("part_scripts", (NCCL,)),
+    "7": ("part_input", (PLAIN,)),
+    "8": ("part_ddp", (NCCL,)),
 }
-# Without a GPU: in main memory, so in the build without GPU operations. Part 5 measures GPUs.
-WITHOUT_GPU = {number: (PARTS[number][0], (PLAIN,)) for number in "1234"}
+# Without a GPU: in main memory, so in the build without GPU operations. Parts 5, 7 and 8 measure
+# GPUs.
+WITHOUT_GPU = {number: (PARTS[number][0], (PLAIN,)) for number in "12346"}
 BEFORE_THE_END = 5.0  # seconds; by then a part has ended its jobs
 
 
@@ -42,13 +46,13 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--without-gpu", action="store_true",
                         help="what needs no GPU, with events in the place of CUDA's")
     parser.add_argument("--parts", type=_parts, default=list(PARTS),
-                        help="some of 1,2,3,4,5 (all of them)")
+                        help="some of 1,2,3,4,5,6,7,8 (all of them)")
     parser.add_argument("--json", type=Path, default=Path("build/gpu.json"), metavar="FILE",
                         help="where the table goes, too (%(default)s)")
     parser.add_argument("--keep", type=Path, metavar="FOLDER",
                         help="builds, logs and reports go there and stay; an empty folder (without "
                              "it they stay if something fails)")
-    parser.add_argument("--minutes", type=_above_zero, default=9.0,
+    parser.add_argument("--minutes", type=_above_zero, default=12.0,
                         help="what has not ended by then has failed (%(default)g)")
     parser.add_argument("--steps", type=int, default=1000, help="of part 1 (%(default)s)")
     parser.add_argument("--seconds", type=_above_zero, default=1.5,

@@ -48,7 +48,7 @@ TEST(Vote, RowsKeepEveryField) {
        true,
        true,
        {1, 3},
-       4 << 20},
+       {1, 2, 3}},
       {"q", PlanState::kFailed, 0, "'a b': two\nlines ", {}, {}, {}, {}, false, false, true, 0},
       {"r", PlanState::kCaptured, 1, " ", {1}, {0}, {5}, {0}, true, false, true, 1},
   };
@@ -70,7 +70,7 @@ TEST(Vote, RowsKeepEveryField) {
     EXPECT_EQ(read[i].left, votes[i].left);
     EXPECT_EQ(read[i].step_over, votes[i].step_over);
     EXPECT_EQ(read[i].missing, votes[i].missing);
-    EXPECT_EQ(read[i].threshold, votes[i].threshold);
+    EXPECT_TRUE(read[i].limits == votes[i].limits);
   }
   EXPECT_EQ(read[0].reason, "");
   EXPECT_EQ(read[1].reason, "'a b': two lines ");
@@ -312,10 +312,10 @@ TEST(Vote, RanksThatSayTheSameAreCountedAndNotRepeated) {
 
 TEST(Vote, NewBucketsAreOfTheSizeThatTheFirstRankHas) {
   Vote first = Says(PlanState::kActive, 6, "", {1, 2}), second = Says(PlanState::kActive, 6);
-  first.threshold = 100;
-  second.threshold = 7;
+  first.limits = 100;
+  second.limits = 7;
   EXPECT_EQ(Decided({first, second}).kind, Decision::kRebuild);
-  EXPECT_EQ(Decided({first, second}).threshold, 100);
+  EXPECT_TRUE(Decided({first, second}).limits == BucketLimits(100));
 }
 
 // Invariant 5.

@@ -127,23 +127,65 @@ TEST_F(PlanPlacement, NewBucketsAreTheSameWhereOneRankHasTwoGpus) {
   }
 }
 
-TEST_F(PlanPlacement, AMixedBucketIsNamed) {
+TEST_F(PlanPlacement, BucketsOfTensorsOnOtherDevicesStayApart) {
   const struct {
-    Reduction b, c;
-    std::string reason;
-  } cases[] = {{kGpu, kHost, "'b' is on GPU 0, and 'c' in its bucket in main memory"},
-               {kHost, kGpu, "'b' is in main memory, and 'c' in its bucket on GPU 0"},
-               {kOtherGpu, kGpu, "'b' is on GPU 1, and 'c' in its bucket on GPU 0"}};
+    Reduction b, c;     // on rank 0
+    Reduction other_c;  // on rank 1
+    Buckets buckets;
+  } cases[] = {{kGpu, kHost, kHost, {{0, 2}, {1}, {3}}},
+               {kHost, kGpu, kOtherGpu, {{0, 1}, {2}, {3}}},
+               {kGpu, kOtherGpu, kOtherGpu, {{0}, {1}, {2}, {3}}},
+               {kGpu, kGpu, kOtherGpu, {{0}, {1}, {2}, {3}}},  // on rank 1 alone
+               {kGpu, kGpu, kGpu, {{0}, {1, 2}, {3}}},
+               {kHost, kHost, kHost, {{0, 1, 2}, {3}}}};
   for (const auto& test_case : cases) {
-    PlanTable plans(kCapacity, [](const auto&) {}, [] {});
-    plans.Add(MakePlan("p", 3, {{0}, {1, 2}}));
-    const Reduction reductions[] = {kHost, test_case.b, test_case.c};
+    PlanTable plans[2] = {{kCapacity, [](const auto&) {}, [] {}},
+                          {kCapacity, [](const auto&) {}, [] {}}};
+    for (PlanTable& table : plans) table.Add(MakePlan("p", 4, {{0, 1, 2}, {3}}));
     for (int iteration = 0; iteration < kWarmUpIterations; ++iteration) {
-      for (std::int64_t key : {1, 2, 3}) {
-        ArriveAt(plans, key, 4, reductions[key - 1]);
+      for (int rank : {0, 1}) {
+        const Reduction reductions[] = {kHost, test_case.b,
+                                        rank == 0 ? test_case.c : test_case.other_c, kHost};
+        for (std::int64_t key : {1, 2, 3, 4}) ArriveAt(plans[rank], key, 4, reductions[key - 1]);
       }
     }
-    EXPECT_EQ(plans.Reports().at(0).reason, test_case.reason);
+    const auto rows = ByRank({plans[0].VoteRow(true, false), plans[1].VoteRow(false, false)});
+    for (PlanTable& table : plans) {
+      EXPECT_TRUE(table.Apply(rows).rejections.empty());
+      EXPECT_EQ(table.Reports().at(0).state, "active");
+      EXPECT_EQ(table.Reports().at(0).buckets, test_case.buckets);
+    }
+  }
+}
+
+TEST_F(PlanPlacement, AStepIsAbandonedAlikeWhereverItsTensorsAre) {
+  for (const Reduction& where : {kHost, kGpu}) {
+    PlanTable plans(kCapacity, [](const auto&) {}, [] {});
+    plans.Add(MakePlan("p", 2, {{0, 1}}));
+    const auto vote = [&] { return plans.Apply(ByRank({plans.VoteRow(true, false)})); };
+    const auto send = [&](std::int64_t key, std::int64_t step) {
+      ArrivalPtr arrival = std::make_unique<Arrival>();
+      arrival->step = step;
+      return ArriveAt(plans, key, arrival, 4, where);
+    };
+    const auto warm_up = [&](std::int64_t step) {
+      for (const std::int64_t end = step + kWarmUpIterations; step < end; ++step) {
+        for (std::int64_t key : {1, 2}) EXPECT_EQ(send(key, step), Route::kNegotiated);
+      }
+      vote();
+    };
+    warm_up(1);
+    EXPECT_EQ(send(1, 7), Route::kPlanned);
+    plans.StepOver({1, 2}, 7);
+    const auto outcome = vote();
+    ASSERT_EQ(outcome.to_negotiate.size(), 1u);
+    EXPECT_EQ(outcome.to_negotiate[0]->reduction.device, where.device);
+    EXPECT_NE(outcome.to_negotiate[0]->failure.find("rank 0 has left it without 'b'."),
+              std::string::npos);
+    EXPECT_EQ(send(2, 7), Route::kAbandoned);
+    vote();
+    warm_up(8);
+    EXPECT_EQ(send(1, 20), Route::kPlanned);
   }
 }
 

@@ -93,7 +93,7 @@ TEST_F(PlanTableTest, NoBucketIdsForNewBucketsKeepsTheOldOnes) {
   const auto timed = [](std::vector<std::int64_t> times) {
     Vote vote = Says(PlanState::kActive, 7);
     vote.times = std::move(times);
-    vote.threshold = 8;
+    vote.limits = 8;
     return ToRow({vote});
   };
   // All apart: 3 new buckets where 2 bucket IDs are left.

@@ -26,7 +26,9 @@ std::string ErrorOf(const std::string& text) {
 TEST(Plan, EveryFieldIsRead) {
   const Plan plan = ParsePlan(kPlan + kSlotA + kSlotB + kSlotC + kBuckets);
   EXPECT_EQ(plan.hash, "abc");
-  EXPECT_EQ(plan.threshold, 1024);
+  EXPECT_TRUE(plan.limits == BucketLimits(1024));
+  EXPECT_TRUE(ParsePlan("plan\tabc\t9,0,7\t3\tn\n" + kSlotA + "bucket\t0\n").limits ==
+              BucketLimits(9, 0, 7));
   EXPECT_EQ(plan.process_set, 3);
   EXPECT_EQ(plan.name, "train step");
   EXPECT_EQ(plan.buckets, (Buckets{{1, 0}, {2}}));

@@ -66,7 +66,7 @@ TEST(PlannedBucket, WhateverRanksDisagreeAboutGivesAnotherTag) {
 TEST(PlannedBucket, WhatIsARanksOwnLeavesTheTag) {
   Plan plan = Sample();
   plan.name = "another function";
-  plan.threshold = 1 << 20;
+  plan.limits = 1 << 20;
   for (Slot& slot : plan.slots) {
     slot.key += 1000;
     slot.after = {0};

@@ -28,7 +28,7 @@ inline Plan MakePlan(const std::string& hash, int slots, Buckets buckets,
                      std::int64_t first_key = 1) {
   Plan plan;
   plan.hash = plan.name = hash;
-  plan.threshold = 8;
+  plan.limits = 8;
   for (int slot = 0; slot < slots; ++slot) {
     const std::string name(1, static_cast<char>('a' + slot));
     plan.slots.push_back({first_key + slot, 4, {}, {}, name, nullptr});

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import part_cores
+import part_ddp
 import part_devices
 import part_images
+import part_input
 import part_nccl
+import part_scripts
 import pytest
 from gpu_builds import NCCL, PLAIN
 from gpu_table import FAILED, NOT_RUN, PASSED
@@ -214,11 +217,11 @@ def test_jobs_of_part_2(gpus, jobs, tmp_path, monkeypatch):
 
 def mix(**changes) -> dict:
     return {"step": part_devices.STEPS, "wrong": 0, "outcome": "no error",
-            "states": ["active", "active", "negotiated"], **changes}
+            "states": ["active"] * 3, **changes}
 
 
 @pytest.mark.parametrize("changes, outcome", [
-    ({}, PASSED), ({"wrong": 1}, FAILED), ({"states": ["active", "ready"]}, FAILED),
+    ({}, PASSED), ({"wrong": 1}, FAILED), ({"states": ["active", "ready", "active"]}, FAILED),
     ({"step": 3}, FAILED)])
 def test_mixed(changes, outcome, tmp_path):
     assert part_devices.works("", job(tmp_path, mix(), mix(**changes)), 2).outcome == outcome
@@ -328,3 +331,72 @@ def test_job_of_part_5(build, gpus, ranks, sizes, tmp_path, monkeypatch):
     rows = [*part_images.rows(setup(tmp_path, build, gpus=gpus))]
     assert ran == [(ranks, {0, *(part_images.SIZES if sizes else ())})]
     assert {row.outcome for row in rows} == {FAILED}
+
+
+# 6: scripts
+
+
+def trained(**changes) -> dict:
+    return {"digest": "a", "caught": 0, "finite": True, "same": True, "planned": 12, **changes}
+
+
+def scripts(**changes) -> dict:
+    return {"halves": {"average": 9, "sum": 0, "alone": 0},
+            "in_off": [trained(), trained(digest="b")], "rows": trained(),
+            "channels_last": trained(digest="b"), "failed": trained(digest="c", caught=1),
+            "asynchronous": trained(), "wrong": 0, **changes}
+
+
+@pytest.mark.parametrize("changes, failures", [
+    ({}, 0), ({"halves": {"average": 0, "sum": 0, "alone": 0}}, 0),
+    ({"halves": {"average": 0, "sum": 1, "alone": 0}}, 1),
+    ({"halves": {"average": 0, "sum": 0, "alone": 1}}, 1), ({"wrong": 1}, 1),
+    ({"rows": trained(digest="b")}, 2), ({"channels_last": trained()}, 1),
+    ({"failed": trained()}, 1), ({"failed": trained(caught=1, same=False)}, 1),
+    ({"asynchronous": trained(digest="b")}, 1), ({"asynchronous": trained(planned=0)}, 1)])
+def test_scripts(changes, failures):
+    rows = [*part_scripts.comparison_rows(2, [scripts(), scripts(**changes)])]
+    assert len(list_failures(rows)) == failures
+
+
+def test_with_four_ranks_other_bits_than_in_off_are_right_in_scripts():
+    reports = [scripts(rows=trained(digest="x"), channels_last=trained(digest="y"))] * 4
+    assert list_failures(part_scripts.comparison_rows(4, reports)) == []
+
+
+def test_nccl_may_refuse_two_ranks_on_one_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(Setup, "job", lambda *_, **__: job(
+        tmp_path, code=1, output=f"... {part_nccl.TWO_ON_ONE} ..."))
+    (row,) = part_scripts.rows(setup(tmp_path, NCCL))
+    assert row.outcome == NOT_RUN
+
+
+# 7: input
+
+
+@pytest.mark.parametrize("thread, workers, failures", [
+    (98, 50, 0), (50, 97, 0), (96, 90, 1), (90, 96, 1)])
+def test_pinned_memory_is_to_be_almost_as_fast_as_synthetic(thread, workers, failures):
+    rates = {"synthetic": 100.0, "ordinary memory, a thread": 10.0,
+             "pinned memory, a thread": thread, "pinned memory, 14 workers": workers}
+    rows = [*part_input.rate_rows(rates)]
+    assert len(rows) == 4 and len(list_failures(rows)) == failures
+
+
+# 8: DistributedDataParallel
+
+
+@pytest.mark.parametrize("topo, unplanned, outcome", [
+    ([9.0, 12.0, 11.0], [], PASSED), ([9.0, 9.5, 11.0], [], FAILED),
+    ([11.0] * 3, ["net: topo"], FAILED)])
+def test_topo_is_to_be_as_fast_as_ddp(topo, unplanned, outcome):
+    by_way = {part_ddp.DDP: [10.0] * 3, "off": [1.0] * 3, part_ddp.TOPO: topo}
+    row = part_ddp.judged("net, 1 ranks", "net", by_way, unplanned)
+    assert row.outcome == outcome
+    assert "off: 1.00 steps/s, 0.10" in row.value
+
+
+@pytest.mark.parametrize("module", [part_scripts, part_input, part_ddp])
+def test_a_job_of_the_last_parts_fails(module, tmp_path, monkeypatch):
+    monkeypatch.setattr(Setup, "job", lambda *_, **__: job(tmp_path, hung=True))
+    assert [row.outcome for row in module.rows(setup(tmp_path))] == [FAILED]

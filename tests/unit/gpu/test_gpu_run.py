@@ -76,7 +76,7 @@ def test_a_folder_with_something_in_it_is_not_written_to(tmp_path, capsys, monke
         f"error: {tmp_path} is not empty: name another folder for --keep\n")
 
 
-@pytest.mark.parametrize("arguments", [["--parts", "6"], ["--minutes", "0"], ["--seconds", "x"]])
+@pytest.mark.parametrize("arguments", [["--parts", "9"], ["--minutes", "0"], ["--seconds", "x"]])
 def test_refused_options(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         parse_arguments(["folder", *arguments])
@@ -112,20 +112,21 @@ def test_about_the_machine():
 
 
 def test_all_parts_on_a_gpu():
-    assert part_builds(list("12345"), False) == [
+    assert part_builds(list("12345678"), False) == [
         ("1", "part_gradients", PLAIN), ("2", "part_nccl", NCCL), ("3", "part_devices", PLAIN),
         ("3", "part_devices", NCCL), ("4", "part_cores", PLAIN), ("5", "part_images", NCCL),
-        ("5", "part_images", PLAIN)]
+        ("5", "part_images", PLAIN), ("6", "part_scripts", NCCL), ("7", "part_input", PLAIN),
+        ("8", "part_ddp", NCCL)]
 
 
 def test_parts_without_a_gpu():
-    assert part_builds(list("12345"), True) == [
+    assert part_builds(list("12345678"), True) == [
         ("1", "part_gradients", PLAIN), ("2", "part_nccl", PLAIN), ("3", "part_devices", PLAIN),
-        ("4", "part_cores", PLAIN)]
+        ("4", "part_cores", PLAIN), ("6", "part_scripts", PLAIN)]
 
 
 @pytest.mark.parametrize("parts, without_gpu, builds", [
-    ("12345", False, [PLAIN, NCCL]), ("12345", True, [PLAIN, NCCL]), ("14", False, [PLAIN]),
+    ("12345678", False, [PLAIN, NCCL]), ("12345678", True, [PLAIN, NCCL]), ("14", False, [PLAIN]),
     ("2", False, [NCCL]), ("2", True, [PLAIN]), ("3", False, [PLAIN, NCCL])])
 def test_builds(parts, without_gpu, builds):
     assert build_names(list(parts), without_gpu) == builds
@@ -268,7 +269,7 @@ def whole(monkeypatch, tmp_path):
 def test_all_parts_pass(whole, capsys):
     status, ran, result = whole(MACHINE)
     assert status == 0
-    assert [number for number, _ in ran] == ["1", "2", "3", "3", "4", "5", "5"]
+    assert [number for number, _ in ran] == ["1", "2", "3", "3", "4", "5", "5", "6", "7", "8"]
     assert result["passed"] is True
     assert result["gpus"][0]["name"] == "NVIDIA H200"
     assert [row["what"] for row in result["rows"][:2]] == [PLAIN, NCCL]
@@ -287,14 +288,15 @@ def test_a_build_fails(whole):
     assert status == 1
     assert {build for _, build in ran} == {PLAIN}
     failed = [row["part"] for row in result["rows"] if row["outcome"] == FAILED]
-    assert failed == ["", "2", "3", "5"]
+    assert failed == ["", "2", "3", "5", "6", "8"]
 
 
 def test_without_a_gpu(whole):
     status, ran, result = whole(NO_GPU, "--without-gpu")
     assert status == 0
-    assert ran == [(number, PLAIN) for number in "1234"]
-    assert [row["part"] for row in result["rows"] if row["outcome"] == NOT_RUN] == ["5"]
+    assert ran == [(number, PLAIN) for number in "12346"]
+    assert [row["part"] for row in result["rows"] if row["outcome"] == NOT_RUN] == [
+        "5", "7", "8"]
 
 
 def test_without_a_gpu_and_cuda(whole):

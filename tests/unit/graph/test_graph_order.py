@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_analysis import Collective, Graph, GraphError, Library, Plan, analyze, read_dict
+from graph_analysis.bucket_sizes import Limits
 
 
 def allreduce(name: str, *inputs: str, shape: tuple = (4,), **attributes: object) -> dict:
@@ -133,6 +134,19 @@ def test_a_tensor_larger_than_the_threshold_is_alone():
     plan = plan_of(nodes, list("abc"), threshold=32)
     assert buckets(plan) == [["a"], ["b"], ["c"]]
     assert "b (36 B) would make it 36 B, over the threshold of 32 B" in plan.buckets[0].closed
+
+
+def test_the_first_bucket_on_a_gpu_is_small_and_the_others_are_large():
+    nodes = [op("x"), *[allreduce(name, "x", device="" if name < "d" else "GPU 0")
+                        for name in "abcdefgh"]]
+    plan = plan_of(nodes, list("abcdefgh"), threshold=Limits(32, 48, 16))
+    assert buckets(plan) == [["a", "b"], ["c"], ["d"], ["e", "f", "g"], ["h"]]
+    assert buckets(plan_of(nodes, list("abcdefgh"), threshold=32)) == [
+        ["a", "b"], ["c"], ["d", "e"], ["f", "g"], ["h"]]
+    # TensorFlow says where it would like to have a tensor.
+    nodes = [op("x"), *[allreduce(name, "x", device="/device:GPU:0") for name in "abc"]]
+    plan = plan_of(nodes, list("abc"), threshold=Limits(32, 48, 16))
+    assert buckets(plan) == [["a", "b"], ["c"]]
 
 
 def test_a_negative_threshold_is_refused():

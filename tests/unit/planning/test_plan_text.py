@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graph_analysis import Bucket, Plan, Slot
+from graph_analysis.bucket_sizes import Limits
 from horovod_opt.native.plan_text import native_text, parse_status
 
 
@@ -18,8 +19,8 @@ def test_every_field_of_a_slot():
         Bucket((slot(0, "a"), slot(2, "b")), ""),
         Bucket((slot(3, "c", (0, 1, 2), dtype="float16", nbytes=12),), ""),
     ))
-    assert native_text(plan, 1024).splitlines() == [
-        f"plan\t{plan.hash}\t1024\t0\ttrain step",
+    assert native_text(plan, Limits(1024, 4096, 256)).splitlines() == [
+        f"plan\t{plan.hash}\t1024,4096,256\t0\ttrain step",
         "slot\t10\t24\t7\t1\t0.1\t1.0\t-\ta",
         "slot\t12\t24\t7\t1\t0.1\t1.0\t-\tb",
         "slot\t13\t12\t6\t1\t0.1\t1.0\t0,1\tc",
@@ -29,12 +30,12 @@ def test_every_field_of_a_slot():
 
 
 def test_the_process_set():
-    text = native_text(Plan("step", (Bucket((slot(0, "a"),), ""),), process_set=2), 1)
-    assert text.splitlines()[0].endswith("\t1\t2\tstep")
+    text = native_text(Plan("step", (Bucket((slot(0, "a"),), ""),), process_set=2), Limits.same(1))
+    assert text.splitlines()[0].endswith("\t1,1,1\t2\tstep")
 
 
 def test_names_cannot_break_a_line():
-    text = native_text(Plan("a\tb\nc", (Bucket((slot(0, "x\ty"),), ""),)), 1)
+    text = native_text(Plan("a\tb\nc", (Bucket((slot(0, "x\ty"),), ""),)), Limits.same(1))
     assert text.splitlines()[0].endswith("\ta b c")
     assert text.splitlines()[1].endswith("\tx y")
 

@@ -17,6 +17,7 @@ class Native:
         self.added: list[str] = []
         self.removed: list[str] = []
         self.left_out: list[tuple[int, str]] = []
+        self.on_gpus = True
 
     def add(self, text: str) -> None:
         self.added.append(text)
@@ -26,6 +27,9 @@ class Native:
 
     def leave_out(self, key: int, reason: str) -> None:
         self.left_out.append((key, reason))
+
+    def reduces_on_gpus(self) -> bool:
+        return self.on_gpus
 
     def is_first_rank(self) -> bool:
         return True
@@ -205,3 +209,74 @@ def test_the_memory_order_is_part_of_the_plan(native, monkeypatch):
         "allreduce.weight", "allreduce.weight (order 0,2,1)", "allreduce.weight (order 2,1,0)",
         "allreduce.weight (order 1,2,0)"]
     assert {slot[1] for slot in plans.values()} == {"24"}  # bytes, as float16
+
+
+# Buckets by device. PyTorch's meta tensors, which have no memory, stand for a GPU's.
+
+
+MIB = 1 << 20
+
+
+def sizes(text: str) -> list[list[int]]:
+    """MiB of the tensors of each bucket."""
+    mib = [int(slot[1]) // MIB for slot in slots(text)]
+    return [[mib[int(number)] for number in line.split("\t")[1].split(",")]
+            for line in text.splitlines() if line.startswith("bucket")]
+
+
+def plan_on(native: Native, monkeypatch, *tensors: tuple[str, int], kind: str = "meta") -> str:
+    """The text of the plan of parameters on these devices with so many MiB as float16, first one
+    first in the plan. `kind`: of a GPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(pytorch_gradients, "planner", native)
+    monkeypatch.setattr(pytorch_gradients, "ON_GPU", kind)
+    parameters = [torch.nn.Parameter(torch.empty(mib * MIB // 2, device=device))
+                  for device, mib in tensors]
+    distributed = optimizer()
+    distributed.param_groups = [{"params": parameters[::-1]}]
+    distributed._parameter_names = {it: f"p{number}" for number, it in enumerate(parameters)}
+    pytorch_gradients.of(distributed)
+    return native.added[-1]
+
+
+def test_buckets_on_a_gpu_are_larger_and_the_first_is_smaller(native, monkeypatch):
+    text = plan_on(native, monkeypatch, *[("meta", 1)] * 36)
+    assert [len(bucket) for bucket in sizes(text)] == [1, 32, 3]
+    assert text.split("\t")[2] == f"{4 * MIB},{32 * MIB},{MIB}"
+    text = plan_on(native, monkeypatch, *[("cpu", 1)] * 6)
+    assert [len(bucket) for bucket in sizes(text)] == [4, 2]
+    native.on_gpus = False  # Horovod has no operations for GPUs: main memory, all of it
+    text = plan_on(native, monkeypatch, *[("meta", 1)] * 6)
+    assert [len(bucket) for bucket in sizes(text)] == [4, 2]
+
+
+def test_the_setting_is_the_size_of_a_bucket_wherever_it_is(native, monkeypatch):
+    monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", str(2 * MIB))
+    for device in ("meta", "cpu"):
+        text = plan_on(native, monkeypatch, *[(device, 1)] * 5)
+        assert sizes(text) == [[1, 1], [1, 1], [1]]
+        assert text.split("\t")[2] == f"{2 * MIB},{2 * MIB},{2 * MIB}"
+
+
+def test_tensors_on_other_devices_are_in_other_buckets(native, monkeypatch):
+    text = plan_on(native, monkeypatch, ("meta", 1), ("cpu", 1), ("cpu", 1), ("meta", 5),
+                   ("meta", 6))
+    assert sizes(text) == [[1], [1, 1], [5, 6]]
+
+
+def test_ranks_whose_tensors_are_on_other_kinds_of_devices_have_other_plans(native, monkeypatch):
+    def hash_of(*tensors: tuple[str, int], kind: str = "meta") -> str:
+        return plan_on(native, monkeypatch, *tensors, kind=kind).split("\t")[1]
+
+    alone = hash_of(("meta", 1))
+    assert alone == hash_of(("meta", 1)) != hash_of(("cpu", 1)) == hash_of(("meta", 1), kind="-")
+
+
+def test_gpus_of_a_rank_are_told_apart_and_their_numbers_are_not_in_the_plan():
+    torch = pytest.importorskip("torch")
+    for numbers in ((0, 1, 0), (3, 2, 3)):
+        gpus: list = []
+        names = [pytorch_gradients._device(Native(), torch.device("cuda", number), gpus)
+                 for number in numbers]
+        assert names == ["GPU 0", "GPU 1", "GPU 0"]
+    assert pytorch_gradients._device(Native(), torch.device("cpu"), []) == ""

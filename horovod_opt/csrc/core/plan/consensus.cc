@@ -106,12 +106,12 @@ std::vector<bool> OnGpus(const Devices& by_slot, const std::set<int>& left_out) 
 }
 
 // Of a plan about which every rank has said the same number of devices.
-std::vector<std::shared_ptr<const Devices>> DevicesBySlot(const Votes& votes) {
+SharedDevices DevicesBySlot(const Votes& votes) {
   std::map<int, const Devices*> by_rank;
   for (const auto& [vote, voters] : votes) {
     for (int rank : *voters) by_rank[rank] = &vote.devices;
   }
-  std::vector<std::shared_ptr<const Devices>> by_slot(votes[0].vote.devices.size());
+  SharedDevices by_slot(votes[0].vote.devices.size());
   std::map<Devices, std::shared_ptr<const Devices>> known;
   for (std::size_t slot = 0; slot < by_slot.size(); ++slot) {
     Devices devices;
@@ -210,7 +210,7 @@ Decision DecidePlan(const std::string& hash, const Votes& votes, const std::vect
   } else if (!first.times.empty()) {
     decision.kind = Decision::kRebuild;
     decision.times = first.times;
-    decision.threshold = first.threshold;
+    decision.limits = first.limits;
   } else if (MayRest(votes)) {
     decision.may_rest = true;
     decision.idle_ms = first.idle_ms;
@@ -253,7 +253,8 @@ std::string ToRow(const std::vector<Vote>& votes) {
     std::replace(reason.begin(), reason.end(), '\n', ' ');
     row << vote.hash << ' ' << static_cast<int>(vote.state) << ' ' << vote.last_iteration << ' '
         << vote.bound << ' ' << vote.under_way << ' ' << vote.whole << ' ' << vote.goes_on << ' '
-        << vote.left << ' ' << vote.step_over << ' ' << vote.idle_ms << ' ' << vote.threshold;
+        << vote.left << ' ' << vote.step_over << ' ' << vote.idle_ms << ' '
+        << vote.limits.main_memory << ' ' << vote.limits.gpu << ' ' << vote.limits.first_on_gpu;
     Write(row, vote.times);
     Write(row, vote.devices);
     Write(row, vote.completions);
@@ -272,7 +273,8 @@ std::vector<Vote> FromRow(const std::string& row) {
     Vote vote;
     int state = 0;
     fields >> vote.hash >> state >> vote.last_iteration >> vote.bound >> vote.under_way >>
-        vote.whole >> vote.goes_on >> vote.left >> vote.step_over >> vote.idle_ms >> vote.threshold;
+        vote.whole >> vote.goes_on >> vote.left >> vote.step_over >> vote.idle_ms >>
+        vote.limits.main_memory >> vote.limits.gpu >> vote.limits.first_on_gpu;
     vote.state = static_cast<PlanState>(state);
     Read(fields, vote.times);
     Read(fields, vote.devices);

@@ -73,7 +73,7 @@ struct Vote {
   bool left = false;         // the step is not whole, and as far as known never will be
   bool step_over = false;    // it is known, as the framework says so
   std::vector<int> missing;  // slots that have not arrived in the step that was left
-  std::int64_t threshold = 0;
+  BucketLimits limits;
 };
 
 // What all ranks do about one plan.
@@ -96,9 +96,9 @@ struct Decision {
   std::uint64_t from_iteration = 0;
   std::string reason;  // of kWait, kPause, kRest, kEnd, kForget of a call that not all ranks have
   std::vector<std::int64_t> times;  // of kRebuild, as in the vote of the first rank
-  std::int64_t threshold = 0;
+  BucketLimits limits;
   // Of kCommit, by slot; empty: all tensors are in main memory. Equal ones are the same object.
-  std::vector<std::shared_ptr<const Devices>> devices;
+  SharedDevices devices;
   // Of kCommit: slots that any rank leaves out.
   std::set<int> left_out;
   // A rank has left its step, and others may be about to.

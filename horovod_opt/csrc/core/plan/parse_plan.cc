@@ -45,6 +45,13 @@ std::vector<int> Numbers(const std::string& text, std::size_t below) {
   return numbers;
 }
 
+BucketLimits ParseLimits(const std::string& text) {
+  const auto parts = Split(text, ',');
+  if (parts.size() == 1) return Integer(parts[0], 0);
+  if (parts.size() != 3) throw std::invalid_argument(text);
+  return {Integer(parts[0], 0), Integer(parts[1], 0), Integer(parts[2], 0)};
+}
+
 Slot ParseSlot(const std::vector<std::string>& fields, std::size_t slots_before) {
   Slot slot;
   slot.key = Integer(fields.at(1), 1);
@@ -64,7 +71,7 @@ void ParseLine(const std::string& line, Plan& plan) {
   const std::size_t size = fields.size();
   if (kind == "plan" && size == 5) {
     plan.hash = fields.at(1);
-    plan.threshold = Integer(fields.at(2), 0);
+    plan.limits = ParseLimits(fields.at(2));
     plan.process_set = static_cast<int>(Integer(fields.at(3), 0));
     plan.name = fields.at(4);
   } else if (kind == "slot" && size == 9) {

@@ -58,17 +58,24 @@ Devices DevicesOf(const Plan& plan) {
   return devices;
 }
 
-std::string MixedDevices(const Plan& plan, const Buckets& buckets) {
-  for (const auto& bucket : buckets) {
-    const Slot& first = plan.slots[bucket[0]];
+Buckets SplitByDevices(const Buckets& buckets, const SharedDevices& devices) {
+  if (devices.empty()) return buckets;
+  Buckets apart;
+  for (const std::vector<int>& bucket : buckets) {
+    const std::size_t first = apart.size();
     for (int slot : bucket) {
-      const Slot& member = plan.slots[slot];
-      if (member.reduction.device == first.reduction.device) continue;
-      return "'" + first.name + "' is " + first.reduction.Where() + ", and '" + member.name +
-             "' in its bucket " + member.reduction.Where();
+      const auto has_its_devices = [&](const std::vector<int>& other) {
+        return devices[other[0]] == devices[slot];
+      };
+      const auto place = std::find_if(apart.begin() + first, apart.end(), has_its_devices);
+      if (place == apart.end()) {
+        apart.push_back({slot});
+      } else {
+        place->push_back(slot);
+      }
     }
   }
-  return "";
+  return apart;
 }
 
 }  // namespace horovod_opt

@@ -52,6 +52,29 @@ struct Slot {
   std::int64_t rows = 0;  // of a reducescatter
 };
 
+// How many bytes a bucket of several tensors may have, by where they are. The first one on a GPU is
+// smaller, as in PyTorch's DistributedDataParallel: there is nothing yet that its sum could wait for.
+struct BucketLimits {
+  std::int64_t main_memory = 0;
+  std::int64_t gpu = 0;
+  std::int64_t first_on_gpu = 0;
+
+  BucketLimits() = default;
+  BucketLimits(std::int64_t anywhere)  // NOLINT: the setting is one number
+      : main_memory(anywhere), gpu(anywhere), first_on_gpu(anywhere) {}
+  BucketLimits(std::int64_t in_memory, std::int64_t on_gpu, std::int64_t first)
+      : main_memory(in_memory), gpu(on_gpu), first_on_gpu(first) {}
+  // `is_first`: no bucket before it is on a GPU.
+  std::int64_t Of(bool on_gpu, bool is_first) const {
+    if (!on_gpu) return main_memory;
+    return is_first ? first_on_gpu : gpu;
+  }
+  bool operator==(const BucketLimits& other) const {
+    return main_memory == other.main_memory && gpu == other.gpu &&
+           first_on_gpu == other.first_on_gpu;
+  }
+};
+
 using Buckets = std::vector<std::vector<int>>;  // slots by bucket, in order
 
 // The hash of a call that recurs (recurring_calls.h) begins so, that of a graph does not.
@@ -62,8 +85,8 @@ struct Plan {
   std::string hash;
   std::string name;
   bool is_call = false;
-  int process_set = 0;         // its number
-  std::int64_t threshold = 0;  // bytes that a bucket of several tensors may have
+  int process_set = 0;  // its number
+  BucketLimits limits;
   std::vector<Slot> slots;
   Buckets buckets;  // each slot in exactly one
 };
@@ -94,11 +117,14 @@ class FirstShapes {
 // Of `plan`, by slot, on this rank; empty: all are in main memory.
 Devices DevicesOf(const Plan& plan);
 
-// Which tensors stand in the way of a bucket because they are on different devices; empty: none.
-std::string MixedDevices(const Plan& plan, const Buckets& buckets);
+// Of `devices`, by slot; empty: all are in main memory. Buckets whose tensors are on different
+// devices on some rank become several, one after the other; the same ones on every rank.
+using SharedDevices = std::vector<std::shared_ptr<const Devices>>;
+Buckets SplitByDevices(const Buckets& buckets, const SharedDevices& devices);
 
 // The text in which Python hands over a plan (parse_plan.cc).
-// From tab-separated lines: "plan hash threshold process_set name", then for each slot "slot key
+// From tab-separated lines: "plan hash limits process_set name" (limits: three numbers with commas,
+// or one for all), then for each slot "slot key
 // bytes dtype reduce_op prescale postscale after name" (after: numbers with commas, or -), then for
 // each bucket "bucket numbers". Throws std::invalid_argument that names the line.
 Plan ParsePlan(const std::string& text);

@@ -122,13 +122,7 @@ void PlanRun::Begin(int slot, std::uint64_t iteration) {
   if (left_out_.count(slot) == 0) last_iteration_ = std::max(last_iteration_, iteration);
 }
 
-void PlanRun::BecomeReady() {
-  state_ = PlanState::kReady;
-  std::set<int> absent;
-  for (const auto& [slot, reason] : leaves_out_) absent.insert(slot);
-  const std::string mixed = MixedDevices(plan_, Without(buckets(), absent));
-  if (!mixed.empty()) Fail(mixed);
-}
+void PlanRun::BecomeReady() { state_ = PlanState::kReady; }
 
 int PlanRun::Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now) {
   if (!rebuild_asked_) times_.Add(slot, iteration, now);

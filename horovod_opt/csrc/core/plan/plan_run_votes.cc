@@ -46,7 +46,7 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now, Clock::du
   }
   if (times && rebuild_asked_ && !rebuilt_) {
     vote.times = times_.Means();
-    vote.threshold = plan_.threshold;
+    vote.limits = plan_.limits;
   }
   return vote;
 }

@@ -211,9 +211,9 @@ PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
     const Plan& plan = entry->run.plan();
     Buckets buckets;
     if (decision.kind == Decision::kRebuild) {
-      buckets = RebuildBuckets(plan, decision.threshold, decision.times, entry->run.left_out());
+      buckets = RebuildBuckets(plan, decision.limits, decision.times, entry->run.left_out());
     } else if (!entry->run.IsCommitted()) {
-      buckets = Without(entry->run.buckets(), decision.left_out);
+      buckets = SplitByDevices(Without(entry->run.buckets(), decision.left_out), decision.devices);
     }
     Rest(decisions, buckets.size(), outcome);
     const std::vector<int> bucket_ids = Allocate(plan, buckets);

@@ -39,6 +39,12 @@ std::vector<int> ByTime(const Plan& plan, const std::vector<std::int64_t>& times
   return order;
 }
 
+// On some rank; where this rank's own tensor is does not matter.
+bool IsOnGpu(const Slot& slot) {
+  return slot.devices != nullptr && std::any_of(slot.devices->begin(), slot.devices->end(),
+                                                [](int device) { return device != kMainMemory; });
+}
+
 }  // namespace
 
 void ArrivalTimes::Add(int slot, std::uint64_t iteration, Clock::time_point now) {
@@ -59,14 +65,16 @@ std::vector<std::int64_t> ArrivalTimes::Means() const {
   return means;
 }
 
-Buckets RebuildBuckets(const Plan& plan, std::int64_t threshold,
+Buckets RebuildBuckets(const Plan& plan, const BucketLimits& limits,
                        const std::vector<std::int64_t>& times_us, const std::set<int>& left_out) {
   const auto range = std::minmax_element(times_us.begin(), times_us.end());
   const std::int64_t late =
       std::max(kLateUs, (*range.second - *range.first) / kLatePartOfIteration);
   Buckets buckets;
   std::int64_t bytes = 0;
+  std::int64_t limit = 0;  // of the last bucket
   std::int64_t previous = 0;
+  bool is_first = true;
   // What a slot depends on; through one that is left out, on what that one does.
   std::vector<std::set<int>> after(plan.slots.size());
   const auto joins = [&](int number, std::int64_t time) {
@@ -75,7 +83,7 @@ Buckets RebuildBuckets(const Plan& plan, std::int64_t threshold,
     const auto& last = buckets.back();
     const Slot& first = plan.slots[last[0]];
     return slot.reduction.IsLike(first.reduction) && slot.devices == first.devices &&
-           bytes + slot.bytes <= threshold && time - previous <= late &&
+           bytes + slot.bytes <= limit && time - previous <= late &&
            std::none_of(last.begin(), last.end(),
                         [&](int dependency) { return after[number].count(dependency) > 0; });
   };
@@ -89,6 +97,9 @@ Buckets RebuildBuckets(const Plan& plan, std::int64_t threshold,
     }
     if (left_out.count(slot) > 0) continue;
     if (!joins(slot, times_us[slot])) {
+      const bool on_gpu = IsOnGpu(plan.slots[slot]);
+      limit = limits.Of(on_gpu, is_first);
+      is_first = is_first && !on_gpu;
       buckets.emplace_back();
       bytes = 0;
     }

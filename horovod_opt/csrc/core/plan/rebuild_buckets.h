@@ -35,9 +35,9 @@ class ArrivalTimes {
 
 // `times_us`: mean arrival of each slot after the start of its iteration. The slots are taken by
 // time (a slot never before one that it depends on) and fused as long as they agree, do not depend
-// on each other, stay below `threshold` bytes, and none comes much later than the one before it.
+// on each other, stay below what `limits` allow, and none comes much later than the one before it.
 // `left_out`: slots that are in none. The same on every rank for the same arguments.
-Buckets RebuildBuckets(const Plan& plan, std::int64_t threshold,
+Buckets RebuildBuckets(const Plan& plan, const BucketLimits& limits,
                        const std::vector<std::int64_t>& times_us,
                        const std::set<int>& left_out = {});
 

@@ -13,7 +13,7 @@ import horovod.torch as hvd
 import torch
 from late_tensors import MAIN_MEMORY, LateTensors
 
-from horovod_opt.planning.planner import bucket_bytes
+from horovod_opt.planning.planner import bucket_limits
 
 NO_LIBRARY = "-"
 CALIBRATED_WITH = 20_000_000  # cycles
@@ -97,7 +97,7 @@ def late_tensors(library: str, elements: Sequence[int], late_us: Sequence[int],
         return LateGradients(elements, late_us, devices, first_key)
     since_call = [sum(late_us[:number + 1]) for number in range(len(late_us))]
     late = LateTensors(library, elements, since_call, devices, first_key)
-    late.add_plan(buckets, bucket_bytes())
+    late.add_plan(buckets, bucket_limits().main_memory)
     return late
 
 

@@ -184,7 +184,7 @@ Plan CallGroup::AsPlan() const {
   std::sort(order.begin(), order.end(), [&](int a, int b) { return rank(a) < rank(b); });
   Plan plan;
   plan.is_call = true;
-  plan.threshold = kBucketBytes;
+  plan.limits = kBucketBytes;
   std::int64_t room = 0;
   for (int i : order) {
     const Call& call = calls[i];
