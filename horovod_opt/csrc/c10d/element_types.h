@@ -32,6 +32,23 @@ inline std::optional<int> DataTypeOf(at::ScalarType type) {
   }
 }
 
+// As Python names it, without "torch.".
+inline std::string NameOf(at::ScalarType type) {
+  switch (type) {
+    case at::kByte: return "uint8";
+    case at::kChar: return "int8";
+    case at::kShort: return "int16";
+    case at::kInt: return "int32";
+    case at::kLong: return "int64";
+    case at::kHalf: return "float16";
+    case at::kFloat: return "float32";
+    case at::kDouble: return "float64";
+    case at::kBFloat16: return "bfloat16";
+    case at::kBool: return "bool";
+    default: return c10::toString(type);
+  }
+}
+
 inline const char* NameOf(const c10d::ReduceOp& operation) {
   switch (operation.op_) {
     case c10d::ReduceOp::SUM: return "sum";

@@ -33,7 +33,7 @@ CallFacts FactsOf(CallKind kind, const Tensors& tensors) {
   facts.dimensions = static_cast<std::int32_t>(sizes.size());
   std::copy_n(sizes.begin(), std::min<std::size_t>(sizes.size(), CallFacts::kShown),
               facts.sizes.begin());
-  Put(c10::toString(tensors[0].scalar_type()), facts.type);
+  Put(NameOf(tensors[0].scalar_type()), facts.type);
   return facts;
 }
 

@@ -44,7 +44,7 @@ struct CallFacts {
   std::string Text() const {
     std::string text;
     if (operation_name[0] != '\0') text += std::string(" (") + operation_name.data() + ")";
-    if (root >= 0) text += " from or to rank " + std::to_string(root) + " of the group";
+    if (root >= 0) text += " with root " + std::to_string(root);
     if (tensors == 0) return text;
     text += std::string(", ") + type.data() + " [";
     for (int i = 0; i < dimensions && i < kShown; ++i) {
