@@ -80,6 +80,7 @@ class BuildExt(build_ext):
         say("compiling the input side's library")
         native.compile_reader(host.compiler, host.variables, BUILD, target)
         _compile_kernel(host, target)
+        _compile_backend(host, target)
         built = {"horovod": _has_horovod(host), "compiler": host.compiler,
                  "sources": _hash_of_sources()}
         if _has_horovod(host):
@@ -114,6 +115,19 @@ def _compile_kernel(host, target: Path) -> None:
         native.compile_kernel(tensorflow, host.compiler, host.variables, BUILD, target)
     except BuildError as error:
         say(f"no kernel: {error}; batches for TensorFlow will be made in Python")
+
+
+def _compile_backend(host, target: Path) -> None:
+    """For the PyTorch that is there."""
+    pytorch = native.find_pytorch(host.variables)
+    if pytorch is None:
+        say("no PyTorch, so no backend of torch.distributed")
+        return
+    say(f"compiling the backend of torch.distributed for PyTorch {pytorch.version}")
+    try:
+        native.compile_backend(pytorch, host.compiler, host.variables, BUILD, target)
+    except BuildError as error:
+        say(f'no backend: {error}; init_process_group("hvdopt") will say so')
 
 
 class PlatformDistribution(Distribution):

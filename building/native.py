@@ -23,6 +23,44 @@ import tensorflow as tf
 print(json.dumps([tf.__version__, tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]))
 """
 
+# Its headers need C++20 from 2.11 on.
+ASK_PYTORCH = """
+import json, sysconfig
+import torch
+from torch.utils import cpp_extension
+includes = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
+folder = cpp_extension.TORCH_LIB_PATH
+abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
+print(json.dumps([torch.__version__, torch.distributed.is_available(), [
+    *(f"-I{path}" for path in includes), f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+    "-DTORCH_EXTENSION_NAME=_backend", "-DUSE_C10D_GLOO"],
+    [f"-L{folder}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]]))
+"""
+
+
+@dataclass(frozen=True)
+class PyTorch:
+    """What a backend for it is compiled with."""
+
+    version: str
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+
+def find_pytorch(variables: Mapping[str, str]) -> PyTorch | None:
+    """None: there is none with torch.distributed that can be imported, or
+    HOROVOD_WITHOUT_PYTORCH=1."""
+    if variables.get("HOROVOD_WITHOUT_PYTORCH") == "1":
+        return None
+    answer = subprocess.run([sys.executable, "-c", ASK_PYTORCH], env=dict(variables), check=False,
+                            cwd="/", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    if answer.returncode != 0:
+        return None
+    version, is_distributed, compile_flags, link_flags = json.loads(answer.stdout.splitlines()[-1])
+    if not is_distributed:
+        return None
+    return PyTorch(version, tuple(compile_flags), tuple(link_flags))
+
 
 @dataclass(frozen=True)
 class TensorFlow:
@@ -75,21 +113,32 @@ def compile_reader(compiler: str, variables: Mapping[str, str], build: Path, out
 
     `compiler` may have arguments, as 'ccache g++'; `variables` are the environment of all tools.
     """
-    _compile_input_side("horovod_opt_io", "", compiler, variables, build, output)
+    _compile_target("horovod_opt_io", "io", "", compiler, variables, build, output)
 
 
 def compile_kernel(tensorflow: TensorFlow, compiler: str, variables: Mapping[str, str], build: Path,
                    output: Path) -> None:
     """The same of the library's kernel for this TensorFlow, which is found beside the library."""
-    _compile_input_side("horovod_opt_io_tensorflow", f"-{tensorflow.version}", compiler, variables,
-                        build, output,
-                        f"-DHOROVOD_OPT_TENSORFLOW_VERSION={tensorflow.version}",
-                        f"-DHOROVOD_OPT_TENSORFLOW_COMPILE={';'.join(tensorflow.compile_flags)}",
-                        f"-DHOROVOD_OPT_TENSORFLOW_LINK={';'.join(tensorflow.link_flags)}")
+    _compile_target("horovod_opt_io_tensorflow", "io", f"-{tensorflow.version}", compiler,
+                    variables, build, output,
+                    f"-DHOROVOD_OPT_TENSORFLOW_VERSION={tensorflow.version}",
+                    f"-DHOROVOD_OPT_TENSORFLOW_COMPILE={';'.join(tensorflow.compile_flags)}",
+                    f"-DHOROVOD_OPT_TENSORFLOW_LINK={';'.join(tensorflow.link_flags)}")
 
 
-def _compile_input_side(target: str, version: str, compiler: str, variables: Mapping[str, str],
-                        build: Path, output: Path, *arguments: str) -> None:
+def compile_backend(pytorch: PyTorch, compiler: str, variables: Mapping[str, str], build: Path,
+                    output: Path) -> None:
+    """The same of torch.distributed's backend for this PyTorch."""
+    _compile_target("horovod_opt_c10d", "c10d", f"-{pytorch.version}", compiler, variables, build,
+                    output,
+                    f"-DHOROVOD_OPT_TORCH_VERSION={pytorch.version}",
+                    f"-DHOROVOD_OPT_TORCH_COMPILE={';'.join(pytorch.compile_flags)}",
+                    f"-DHOROVOD_OPT_TORCH_LINK={';'.join(pytorch.link_flags)}")
+
+
+def _compile_target(target: str, package: str, version: str, compiler: str,
+                    variables: Mapping[str, str], build: Path, output: Path,
+                    *arguments: str) -> None:
     folder = build / "io"
     _call([_tool("cmake"), "-S", ROOT, "-B", folder, "-G", "Ninja",
            f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}",
@@ -99,7 +148,7 @@ def _compile_input_side(target: str, version: str, compiler: str, variables: Map
            + ("Debug" if variables.get("HOROVOD_DEBUG") == "1" else "RelWithDebInfo"),
            *arguments], variables)
     _call([_tool("cmake"), "--build", folder, "--target", target], variables)
-    built = Path("horovod_opt", "io", f"lib{target}{version}.so")
+    built = Path("horovod_opt", package, f"lib{target}{version}.so")
     (output / built).parent.mkdir(parents=True, exist_ok=True)
     put(str(folder / "libraries" / built), str(output / built))
 

@@ -21,6 +21,8 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_rendezvous.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/call_group.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
@@ -46,6 +48,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/ready_queue.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_sharing.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
 
@@ -110,3 +113,23 @@ set(HOROVOD_OPT_IO_API
 set(HOROVOD_OPT_IO_EXPORTED ${CMAKE_CURRENT_LIST_DIR}/io/api/exported.map)
 # libhorovod_opt_io_tensorflow.so: a kernel that takes steps out of it, compiled where TensorFlow is.
 set(HOROVOD_OPT_IO_TENSORFLOW_SOURCES ${CMAKE_CURRENT_LIST_DIR}/io/tensorflow/steps_dataset.cc)
+
+# torch.distributed's backend: libhorovod_opt_c10d.so, compiled where PyTorch is, without Horovod.
+set(HOROVOD_OPT_C10D_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/c10d/backend.cc
+    ${CMAKE_CURRENT_LIST_DIR}/c10d/module.cc
+    ${CMAKE_CURRENT_LIST_DIR}/c10d/tensor_calls.cc)
+set(HOROVOD_OPT_C10D_CORE_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/core/base/float16.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/elements/arithmetic.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/elements/tensor_view.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/call_group.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_sharing.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)

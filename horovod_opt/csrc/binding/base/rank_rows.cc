@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <utility>
 
@@ -65,22 +64,14 @@ TextByRank GatherByRank(Controller& controller, const std::string& row) {
   return by_rank;
 }
 
-std::string FirstProblem(Controller& controller, const std::string& problem) {
-  for (const auto& [rank, text] : GatherByRank(controller, problem)) {
-    if (!text.str().empty()) return "rank " + std::to_string(rank) + ": " + text.str();
-  }
-  return "";
-}
+int ControllerMeeting::rank() const { return controller_.GetRank(); }
+
+int ControllerMeeting::ranks() const { return controller_.GetSize(); }
+
+int ControllerMeeting::NameOf(int rank) const { return controller_.GetGlobalRanks()[rank]; }
 
 bool TakeStep(Controller& controller, const std::function<void()>& step, std::string& error) {
-  std::string problem;
-  try {
-    step();
-  } catch (const std::exception& failure) {
-    problem = failure.what();
-  }
-  error = FirstProblem(controller, problem);
-  return error.empty();
+  return ControllerMeeting(controller).TakeStep(step, error);
 }
 
 std::string ListRows(const TextByRank& rows) {

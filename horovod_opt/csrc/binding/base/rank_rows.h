@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "horovod_opt/csrc/core/agreement/meeting.h"
 #include "horovod_opt/csrc/core/base/rank_texts.h"
 
 namespace horovod {
@@ -25,8 +26,20 @@ std::vector<SharedText> GatherRows(horovod::common::Controller& controller, cons
 // The same by the number that a rank has in the job, where the controller is that of a process set.
 TextByRank GatherByRank(horovod::common::Controller& controller, const std::string& row);
 
-// "rank 3: no memory" if `problem` is not empty on some rank, the same on every rank; else "".
-std::string FirstProblem(horovod::common::Controller& controller, const std::string& problem);
+// What core asks for, of a controller's ranks, which are named by their numbers in the job.
+class ControllerMeeting final : public Meeting {
+ public:
+  explicit ControllerMeeting(horovod::common::Controller& controller) : controller_(controller) {}
+  int rank() const override;
+  int ranks() const override;
+  std::vector<SharedText> Gather(const std::string& text) override {
+    return GatherRows(controller_, text);
+  }
+  int NameOf(int rank) const override;
+
+ private:
+  horovod::common::Controller& controller_;
+};
 
 // Takes a step on every rank: no rank goes on before all have ended it. True if none has thrown,
 // else `error` is the first problem.

@@ -1,13 +1,12 @@
 #include "horovod_opt/csrc/binding/reduction/node_memory.h"
 
-#include <exception>
 #include <optional>
 #include <utility>
 
 #include "horovod/common/controller.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/core/base/rounding.h"
-#include "horovod_opt/csrc/core/shared_memory/segment_handover.h"
+#include "horovod_opt/csrc/core/shared_memory/segment_sharing.h"
 
 namespace horovod_opt {
 namespace {
@@ -56,39 +55,13 @@ std::unique_ptr<NodeMemory> NodeMemory::Share(horovod::common::Controller& contr
                                               const Groups& groups, std::string& error) {
   const int ranks = static_cast<int>(groups.ranks.size());
   const std::size_t bytes = HeadBytes(groups) + NodeCollectives::Bytes(ranks);
+  ControllerMeeting meeting(controller);
+  std::optional<GroupSegment> segment = ShareSegment(meeting, groups.ranks, bytes, error);
+  if (!segment) return nullptr;
   const bool gives = ranks > 1 && groups.index == 0;
-  const bool takes = ranks > 1 && groups.index != 0;
-
-  // The first rank of the group makes the memory and gives it to the others, in the order that
-  // segment_handover.h asks for: no rank begins a step before all have ended the last one.
-  std::optional<SharedSegment> segment;
-  std::optional<SegmentGiver> giver;
-  std::optional<SegmentTaker> taker;
-  Descriptor file;
-  const auto take_step = [&](const auto& step) { return TakeStep(controller, step, error); };
-  std::string address;
-  const bool creates = take_step([&] {
-    if (ranks == 1) segment.emplace(SharedSegment::Private(bytes));
-    if (!gives) return;
-    file = NewSegmentFile(bytes);
-    segment.emplace(SharedSegment::Map(file, bytes));
-    address = giver.emplace().address();
-  });
-  if (!creates) return nullptr;
-  address = GatherRows(controller, address)[groups.ranks[0]];
-  const bool maps = take_step([&] {
-                      if (takes) taker.emplace(address);
-                    }) &&
-                    take_step([&] {
-                      if (gives) giver->Give(file, ranks - 1);
-                    }) &&
-                    take_step([&] {
-                      if (!takes) return;
-                      file = taker->Take();
-                      segment.emplace(SharedSegment::Map(file, bytes));
-                    });
-  if (!maps) return nullptr;
-  std::unique_ptr<NodeMemory> node(new NodeMemory(std::move(*segment), groups));
+  const Descriptor file = std::move(segment->file);
+  const auto take_step = [&](const auto& step) { return meeting.TakeStep(step, error); };
+  std::unique_ptr<NodeMemory> node(new NodeMemory(std::move(segment->memory), groups));
   const bool allocates = take_step([&] {
                            if (ranks > 1) node->AllocateOwn(file);
                          }) &&

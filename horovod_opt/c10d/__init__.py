@@ -1,0 +1,30 @@
+"""torch.distributed's backend `hvdopt`: `torch.distributed.init_process_group("hvdopt")`.
+
+Importing this registers the name; PyTorch does that itself from 2.5 on, by the entry point
+`torch.backends`. What is compiled is loaded when the first group is made.
+"""
+
+from __future__ import annotations
+
+NAME = "hvdopt"
+
+
+def register() -> None:
+    """Registers the backend with torch.distributed, once. Raises nothing: an error here would end
+    `import torch` in the whole environment."""
+    try:
+        import torch.distributed as dist
+
+        if dist.is_available() and NAME not in dist.Backend.backend_list:
+            dist.Backend.register_backend(NAME, _make, extended_api=True, devices=["cpu"])
+    except Exception:  # noqa: BLE001: init_process_group says that there is no such backend
+        pass
+
+
+def _make(options, _of_backend):
+    from horovod_opt.c10d.group import make
+
+    return make(options)
+
+
+register()

@@ -1,0 +1,83 @@
+"""Makes a group's backend: ours, and gloo's below it for what ours does not do."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import torch
+import torch.distributed as dist
+
+FOLDER = Path(__file__).parent
+PREFIX = "libhorovod_opt_c10d-"
+
+
+@cache
+def compiled() -> ModuleType:
+    """The module compiled for this PyTorch.
+
+    Raises:
+        RuntimeError: there is none, with the versions that there are.
+    """
+    path = FOLDER / f"{PREFIX}{torch.__version__}.so"
+    if not path.exists():
+        built = [other.name[len(PREFIX):-len(".so")] for other in FOLDER.glob(f"{PREFIX}*.so")]
+        raise RuntimeError(
+            f"horovod-opt's backend was built for PyTorch {' and '.join(built) or '(none)'}, here "
+            f"is {torch.__version__}; remedy: pip install --force-reinstall horovod-opt, with "
+            "this PyTorch installed")
+    loader = importlib.machinery.ExtensionFileLoader("_backend", str(path))
+    module = importlib.util.module_from_spec(
+        importlib.machinery.ModuleSpec("_backend", loader, origin=str(path)))
+    loader.exec_module(module)
+    return module
+
+
+def make(options):
+    """`options`: what torch.distributed gives to those of the extended interface, with a store of
+    the group's own."""
+    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
+    timeout = options.timeout
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    store, rank, size = options.store, options.group_rank, options.group_size
+    return compiled().make(
+        dist.PrefixStore("hvdopt", store), rank, size, seconds, options.group_id or "0", ranks,
+        lambda: _gloo(dist.PrefixStore("gloo", store), rank, size, timedelta(seconds=seconds)), _say)
+
+
+def counts(group=None) -> dict[str, tuple[int, int]]:
+    """Calls of each kind that this rank's group (None: the world) made so far: those that went our
+    way, and those that gloo performed.
+
+    Raises:
+        TypeError: it is no group of backend hvdopt.
+    """
+    group = group or dist.group.WORLD
+    return compiled().counts(group._get_backend(torch.device("cpu")))
+
+
+def _gloo(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroupGloo:
+    """Its connections are made as they are needed, where this PyTorch can do that: send and recv
+    are calls of two ranks alone."""
+    gloo = dist.ProcessGroupGloo
+    options = gloo._Options()
+    options._timeout = timeout
+    lazy = {"lazy_init": True} if "lazy_init" in (gloo.create_device.__doc__ or "") else {}
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    if interfaces:
+        options._devices = [gloo.create_device(interface=interface, **lazy)
+                            for interface in interfaces.split(",")]
+    else:
+        options._devices = [gloo.create_default_device(**lazy)]
+    options._threads = 2 * len(options._devices)
+    return gloo(store, rank, size, options)
+
+
+def _say(line: str) -> None:
+    print(f"horovod-opt: {line}", file=sys.stderr, flush=True)

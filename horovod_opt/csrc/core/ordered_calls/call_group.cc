@@ -1,0 +1,341 @@
+#include "horovod_opt/csrc/core/ordered_calls/call_group.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "horovod_opt/csrc/core/base/rounding.h"
+
+namespace horovod_opt {
+namespace {
+
+constexpr std::chrono::microseconds kSpin(50);
+constexpr int kPauses = 8;    // between two looks at the clock
+// A rank that has just ended its last call may be gone before others have.
+constexpr int kGoneLooks = 3;
+constexpr int kLooks = 1000;  // for a text that takes no time to write
+
+int Cores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+std::string Seconds(std::chrono::milliseconds time) {
+  std::string text = std::to_string(time.count() / 1000);
+  if (time.count() % 1000 != 0) {
+    const std::string rest = std::to_string(1000 + time.count() % 1000).substr(1);
+    text += "." + rest.substr(0, rest.find_last_not_of('0') + 1);
+  }
+  return text + " s";
+}
+
+}  // namespace
+
+std::size_t CallGroup::HeadBytes(int ranks) {
+  return static_cast<std::size_t>(WholeLines(static_cast<std::int64_t>(Presence::Bytes(ranks))) +
+                                  WholeLines(static_cast<std::int64_t>(CallBoard::Bytes(ranks))) +
+                                  WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks))));
+}
+
+CallGroup::CallGroup(GroupSegment segment, const Meeting& meeting, std::string name)
+    : segment_(std::move(segment)),
+      name_(std::move(name)),
+      rank_(meeting.rank()),
+      ranks_(meeting.ranks()),
+      process_(getpid()),
+      may_spin_(Cores() >= meeting.ranks()),
+      presence_(segment_.memory.data(), rank_, ranks_),
+      board_(static_cast<char*>(segment_.memory.data()) +
+                 WholeLines(static_cast<std::int64_t>(Presence::Bytes(ranks_))),
+             rank_, ranks_),
+      places_(static_cast<char*>(segment_.memory.data()) + HeadBytes(ranks_) -
+                  WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks_))),
+              rank_, ranks_),
+      collectives_(static_cast<char*>(segment_.memory.data()) + HeadBytes(ranks_),
+                   segment_.memory.size() - HeadBytes(ranks_), rank_, ranks_) {
+  for (int rank = 0; rank < ranks_; ++rank) names_.push_back(meeting.NameOf(rank));
+}
+
+std::shared_ptr<CallGroup> CallGroup::Start(Meeting& meeting, const std::string& name,
+                                            std::string& error) {
+  std::vector<int> all(static_cast<std::size_t>(meeting.ranks()));
+  for (int rank = 0; rank < meeting.ranks(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
+  const std::size_t bytes = HeadBytes(meeting.ranks()) + NodeCollectives::Bytes(meeting.ranks());
+  std::optional<GroupSegment> segment = ShareSegment(meeting, all, bytes, error);
+  if (!segment) return nullptr;
+  std::shared_ptr<CallGroup> group(new CallGroup(std::move(*segment), meeting, name));
+  const bool enters = meeting.TakeStep(
+      [&] { watch::Do([&] { group->presence_.Enter(); }); }, error);
+  if (!enters) return nullptr;
+  watch::Add(group);
+  return group;
+}
+
+CallGroup::~CallGroup() {
+  if (getpid() != process_) return;  // a child has neither the memory nor the thread
+  Leave();
+  watch::Do([&] { presence_.Close(); });
+}
+
+bool CallGroup::IsSmall(const OrderedCall& call) const {
+  return call.reduction && call.reduction->Bytes() * ranks_ <= kSmall;
+}
+
+void CallGroup::Make(const OrderedCallPtr& call, bool wakes) {
+  if (getpid() != process_) {
+    throw GroupBroken("group " + name_ + " was made before this process was forked; remedy: call "
+                      "init_process_group() in this process");
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (has_left_) throw GroupBroken("group " + name_ + " was destroyed; remedy: make another one");
+  call->number = ++made_;
+  call->since = Clock::now();
+  call->tag = call->facts.Fingerprint(call->number);
+  if (IsSmall(*call)) {
+    const std::uint64_t count = small_++;
+    call->turn.number = static_cast<int>(count % kPlaces);
+    call->turn.place = call->turn.number * BucketPlaces::kMemory / kPlaces;
+    call->turn.owner = 1;
+    call->turn.count = static_cast<std::uint32_t>(count / kPlaces + 1);
+  }
+  const bool is_next = list_.empty() && current_ == nullptr && broken_.empty();
+  if (is_next) {
+    Write(*call);
+    if (IsSmall(*call) && Contribute(*call) && places_.AllHaveContributed(call->turn)) {
+      current_ = call;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        Perform(*call);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      return End(call, error, lock);
+    }
+  }
+  list_.push_back(call);
+  if (!wakes) return;
+  call->is_wanted = true;
+  ++wanted_;
+  if (!has_thread_) {
+    has_thread_ = true;
+    std::thread([self = shared_from_this()]() mutable {
+      self->Run();
+      self.reset();
+    }).detach();
+  }
+  changed_.notify_all();
+}
+
+void CallGroup::Write(OrderedCall& call) {
+  if (call.is_written) return;
+  board_.Write(call.number, call.tag, call.facts);
+  call.is_written = true;
+}
+
+bool CallGroup::Contribute(OrderedCall& call) {
+  return places_.HasContributed(call.turn) ||
+         places_.Contribute(call.turn, *call.reduction, call.tag);
+}
+
+// False if it was stopped.
+bool CallGroup::Perform(OrderedCall& call) {
+  if (IsSmall(call)) {
+    if (!ReduceInPlace(call)) return false;
+  } else if (call.reduction) {
+    if (!collectives_.Allreduce(*call.reduction, call.tag, stop_, waits_)) return false;
+  } else {
+    const auto outcome = call.perform(collectives_, call.tag, stop_, waits_);
+    if (outcome != NodeCollectives::Outcome::kDone) return false;
+  }
+  if (call.complete) call.complete();
+  return true;
+}
+
+bool CallGroup::ReduceInPlace(OrderedCall& call) {
+  while (!Contribute(call)) {
+    if (!places_.AwaitReaders(call.turn, stop_, waits_)) return false;
+  }
+  if (may_spin_ && !places_.AllHaveContributed(call.turn) && spins_.Pays()) {
+    const auto end = Clock::now() + kSpin;
+    bool in_vain = false;
+    while (!places_.AllHaveContributed(call.turn) && !in_vain) {
+      in_vain = Clock::now() > end;
+      for (int i = 0; i < kPauses; ++i) Pause();
+    }
+    spins_.Note(in_vain);
+  }
+  if (!places_.AwaitAll(call.turn, stop_, waits_)) return false;
+  places_.Reduce(call.turn, *call.reduction, call.tag);
+  return true;
+}
+
+void CallGroup::PerformFirst(std::unique_lock<std::mutex>& lock) {
+  const OrderedCallPtr call = list_.front();
+  list_.pop_front();
+  current_ = call;
+  std::exception_ptr error;
+  if (!broken_.empty()) {
+    error = std::make_exception_ptr(GroupBroken(broken_));
+  } else {
+    Write(*call);
+    lock.unlock();
+    try {
+      if (!Perform(*call)) error = std::make_exception_ptr(GroupBroken(""));
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+  }
+  End(call, error, lock);
+}
+
+// With nothing performed and no lock held, `ended` may make calls and await them.
+void CallGroup::End(const OrderedCallPtr& call, std::exception_ptr error,
+                    std::unique_lock<std::mutex>& lock) {
+  if (error != nullptr) {
+    if (broken_.empty()) {
+      // Tags that differ are told to all ranks; the board says what the calls are.
+      std::string text = FindTrouble();
+      if (text.empty()) {
+        try {
+          std::rethrow_exception(error);
+        } catch (const std::exception& problem) {
+          text = Describe(*call) + ": " + problem.what();
+        }
+      }
+      Break(text);
+    }
+    error = std::make_exception_ptr(GroupBroken(broken_));
+  }
+  call->error = error;
+  call->is_done = true;
+  current_ = nullptr;
+  ended_ = call->number;
+  if (call->is_wanted) --wanted_;
+  changed_.notify_all();
+  lock.unlock();
+  const auto ended = std::move(call->ended);
+  if (ended) ended(error);
+  lock.lock();
+}
+
+void CallGroup::Await(const OrderedCallPtr& call, std::chrono::milliseconds timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (timeout.count() > 0 && !call->is_done) {
+    const auto until = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - call->since) +
+                       timeout;
+    call->timeout = call->timeout.count() > 0 ? std::min(call->timeout, until) : until;
+  }
+  while (!call->is_done) {
+    if (current_ == nullptr && !list_.empty()) {
+      PerformFirst(lock);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+bool CallGroup::HasEnded(const OrderedCallPtr& call) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return call->is_done;
+}
+
+void CallGroup::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!has_left_ || !list_.empty()) {
+    if (current_ == nullptr && !list_.empty() && (wanted_ > 0 || has_left_)) {
+      PerformFirst(lock);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+  board_.Leave(ended_);
+}
+
+void CallGroup::Leave() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (has_left_) return;
+  has_left_ = true;
+  if (list_.empty() && current_ == nullptr) board_.Leave(ended_);
+  changed_.notify_all();
+}
+
+void CallGroup::Abort(const std::string& text) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Break(text);
+}
+
+void CallGroup::Break(const std::string& text) {
+  board_.Break(text);
+  for (int looks = 0; looks < kLooks && broken_.empty(); ++looks) {
+    broken_ = board_.Breakage();  // another rank's, perhaps, which it is writing
+    if (broken_.empty()) std::this_thread::yield();
+  }
+  if (broken_.empty()) broken_ = text;
+  stop_ = true;
+  places_.Kick();
+  collectives_.Kick();
+  changed_.notify_all();
+}
+
+void CallGroup::LookAfter() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!broken_.empty()) return;
+  std::string trouble = board_.Breakage();
+  if (trouble.empty()) trouble = FindTrouble();
+  if (!trouble.empty()) Break(trouble);
+}
+
+std::string CallGroup::FindTrouble() {
+  const OrderedCallPtr call = current_ != nullptr ? current_
+                              : list_.empty()     ? nullptr
+                                                  : list_.front();
+  if (call == nullptr) return "";
+  const std::string what = Describe(*call);
+  if (call->is_written) {
+    const int other = board_.Differing(call->number);
+    if (other >= 0) {
+      const CallFacts& facts = board_.FactsOf(other, call->number);
+      return what + ": ranks differ: rank " + std::to_string(names_[rank_]) + " has" + " " +
+             call->facts.Name() + call->facts.Text() + ", rank " + std::to_string(names_[other]) +
+             " has " + facts.Name() + facts.Text() +
+             "; remedy: all ranks make the same calls in the same order, with the same sizes";
+    }
+  }
+  const int gone = presence_.Missing();
+  if (gone >= 0 && !board_.HasEnded(gone, call->number)) {
+    gone_looks_ = gone == gone_ ? gone_looks_ + 1 : 1;
+    gone_ = gone;
+    if (gone_looks_ >= kGoneLooks) {
+      return what + ": rank " + std::to_string(names_[gone]) + " is gone; remedy: see its last lines";
+    }
+  } else {
+    gone_ = -1;
+  }
+  if (call->timeout.count() > 0 && Clock::now() - call->since > call->timeout) {
+    const std::vector<int> missing = board_.Missing(call->number);
+    return what + ": " +
+           (missing.empty() ? "it was not ended" : NamesOf(missing) + " not come") + " within " +
+           Seconds(call->timeout) + "; remedy: see what they do, or a longer timeout=";
+  }
+  return "";
+}
+
+std::string CallGroup::Describe(const OrderedCall& call) const {
+  return std::string(call.facts.Name()) + " " + std::to_string(call.number) + " of group " + name_ +
+         call.facts.Text();
+}
+
+std::string CallGroup::NamesOf(const std::vector<int>& ranks) const {
+  std::vector<int> names;
+  for (int rank : ranks) names.push_back(names_[static_cast<std::size_t>(rank)]);
+  std::sort(names.begin(), names.end());
+  return Ranges("rank", names) + (names.size() == 1 ? " has" : " have");
+}
+
+}  // namespace horovod_opt

@@ -1,0 +1,54 @@
+"""torch.distributed's backend hvdopt: programs of tests/jobs/workers/c10d, in one job for each number
+of ranks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+from jobs import HANG_SECONDS, WORKERS, inherited
+
+pytest.importorskip("torch")
+from backend_worker import PROGRAMS
+
+PROGRAM = WORKERS / "c10d" / "backend_worker.py"
+
+
+@pytest.fixture(scope="session")
+def run_ranks(tmp_path_factory, parts):
+    if "torch" not in parts:
+        pytest.skip("this Horovod was built without PyTorch")
+
+    @cache
+    def run(ranks: int, kind: str) -> list[dict | None]:
+        """What each rank printed last; None: it was killed."""
+        store = tmp_path_factory.mktemp("store") / "store"
+        processes = [subprocess.Popen([sys.executable, PROGRAM, store, str(rank), str(ranks), kind],
+                                      env=inherited(), stdout=subprocess.PIPE, text=True)
+                     for rank in range(ranks)]
+        try:
+            outputs = [process.communicate(timeout=HANG_SECONDS)[0] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        return [json.loads(output.splitlines()[-1]) if output else None for output in outputs]
+
+    return run
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program(run_ranks, name, ranks):
+    for found in run_ranks(ranks, "programs"):
+        assert name in found, [text for text in found.values() if text]
+        assert found[name] == "", found[name]
+
+
+def test_a_killed_rank_is_known_to_the_others(run_ranks):
+    found = run_ranks(3, "dies")
+    assert found[1] is None
+    assert {found[0]["dies"], found[2]["dies"]} == {
+        "allreduce 2 of group 0 (sum), float32 [10]: rank 1 is gone; remedy: see its last lines"}
