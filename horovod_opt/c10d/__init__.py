@@ -17,8 +17,8 @@ def register() -> None:
 
         if dist.is_available() and NAME not in dist.Backend.backend_list:
             dist.Backend.register_backend(NAME, _make, extended_api=True, devices=["cpu"])
-    except Exception:  # noqa: BLE001: init_process_group says that there is no such backend
-        pass
+    except Exception:
+        pass  # init_process_group says that there is no such backend
 
 
 def _make(options, _of_backend):

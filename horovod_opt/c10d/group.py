@@ -46,9 +46,12 @@ def make(options):
     timeout = options.timeout
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     store, rank, size = options.store, options.group_rank, options.group_size
-    return compiled().make(
-        dist.PrefixStore("hvdopt", store), rank, size, seconds, options.group_id or "0", ranks,
-        lambda: _gloo(dist.PrefixStore("gloo", store), rank, size, timedelta(seconds=seconds)), _say)
+
+    def gloo() -> dist.ProcessGroupGloo:
+        return _gloo(dist.PrefixStore("gloo", store), rank, size, timedelta(seconds=seconds))
+
+    return compiled().make(dist.PrefixStore("hvdopt", store), rank, size, seconds,
+                           options.group_id or "0", ranks, gloo, _say)
 
 
 def counts(group=None) -> dict[str, tuple[int, int]]:

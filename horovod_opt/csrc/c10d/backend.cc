@@ -31,9 +31,9 @@ void RequireMainMemory(const std::vector<at::Tensor>& tensors) {
 
 void RequireOneType(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(),
-                "tensors of one call have types ", tensors[0].scalar_type(), " and ",
-                tensor.scalar_type(), "; remedy: a call for each type");
+    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "tensors of one call have types ",
+                tensors[0].scalar_type(), " and ", tensor.scalar_type(),
+                "; remedy: a call for each type");
   }
 }
 
@@ -92,12 +92,11 @@ std::optional<ReductionOf> HvdoptBackend::Ours(const Tensors& tensors,
 
 template <class CallOptions>
 HvdoptBackend::WorkPtr HvdoptBackend::Make(Kind kind, OpType type, OrderedCallPtr call,
-                                           Tensors outputs,
-                                           const CallOptions& options) {
+                                           Tensors outputs, const CallOptions& options) {
   ++counts_[kind][0];
   ++made_;
-  call->timeout = options.timeout.count() > 0 ? options.timeout
-                                              : std::chrono::milliseconds(timeout_.load());
+  call->timeout =
+      options.timeout.count() > 0 ? options.timeout : std::chrono::milliseconds(timeout_.load());
   auto work = c10::make_intrusive<CallWork>(getRank(), type, Group(), call, std::move(outputs));
   Group()->Make(call, MayGoOn<CallOptions>::In(options));
   return work;
@@ -124,21 +123,21 @@ HvdoptBackend::WorkPtr HvdoptBackend::allreduce_coalesced(
               tensor_calls::Allreduce(tensors, options.reduceOp, *reduction), tensors, options);
 }
 
-HvdoptBackend::WorkPtr HvdoptBackend::reduce(Tensors& tensors,
-                                             const c10d::ReduceOptions& options) {
+HvdoptBackend::WorkPtr HvdoptBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const auto reduction =
       tensors.size() == 1 ? Ours(tensors, options.reduceOp) : std::optional<ReductionOf>();
   if (!reduction) return BelowOurs(kReduce).reduce(tensors, options);
   const int root = static_cast<int>(options.rootRank);
-  return Make(kReduce, OpType::REDUCE,
-              tensor_calls::Reduce(tensors[0], options.reduceOp, *reduction, root,
-                                   root == getRank()),
-              tensors, options);
+  return Make(
+      kReduce, OpType::REDUCE,
+      tensor_calls::Reduce(tensors[0], options.reduceOp, *reduction, root, root == getRank()),
+      tensors, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::broadcast(Tensors& tensors,
                                                 const c10d::BroadcastOptions& options) {
-  if (tensors.size() != 1 || !Ours(tensors)) return BelowOurs(kBroadcast).broadcast(tensors, options);
+  if (tensors.size() != 1 || !Ours(tensors))
+    return BelowOurs(kBroadcast).broadcast(tensors, options);
   return Make(kBroadcast, OpType::BROADCAST,
               tensor_calls::Broadcast(tensors[0], static_cast<int>(options.rootRank)), tensors,
               options);
@@ -153,10 +152,10 @@ HvdoptBackend::WorkPtr HvdoptBackend::allgather(std::vector<Tensors>& outputs, T
   TORCH_CHECK(outputs[0].size() == static_cast<std::size_t>(getSize()), "allgather into ",
               outputs[0].size(), " tensors, in a group of ", getSize(), " ranks");
   for (const at::Tensor& output : outputs[0]) {
-    TORCH_CHECK(output.numel() == inputs[0].numel() &&
-                    output.scalar_type() == inputs[0].scalar_type(),
-                "allgather of ", inputs[0].scalar_type(), " ", inputs[0].sizes(), " into ",
-                output.scalar_type(), " ", output.sizes(), "; remedy: tensors of one size and type");
+    TORCH_CHECK(
+        output.numel() == inputs[0].numel() && output.scalar_type() == inputs[0].scalar_type(),
+        "allgather of ", inputs[0].scalar_type(), " ", inputs[0].sizes(), " into ",
+        output.scalar_type(), " ", output.sizes(), "; remedy: tensors of one size and type");
   }
   return Make(kAllgather, OpType::ALLGATHER, tensor_calls::Allgather(outputs[0], inputs[0]),
               outputs[0], options);
@@ -165,11 +164,13 @@ HvdoptBackend::WorkPtr HvdoptBackend::allgather(std::vector<Tensors>& outputs, T
 HvdoptBackend::WorkPtr HvdoptBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                       const c10d::AllgatherOptions& options) {
   if (!Ours({output, input})) return BelowOurs(kAllgather)._allgather_base(output, input, options);
-  TORCH_CHECK(output.numel() == input.numel() * getSize() &&
-                  output.scalar_type() == input.scalar_type(),
-              "allgather of ", input.scalar_type(), " ", input.sizes(), " into ",
-              output.scalar_type(), " ", output.sizes(), "; remedy: as many times the elements as "
-              "the group has ranks, ", getSize());
+  TORCH_CHECK(
+      output.numel() == input.numel() * getSize() && output.scalar_type() == input.scalar_type(),
+      "allgather of ", input.scalar_type(), " ", input.sizes(), " into ", output.scalar_type(), " ",
+      output.sizes(),
+      "; remedy: as many times the elements as "
+      "the group has ranks, ",
+      getSize());
   return Make(kAllgather, OpType::_ALLGATHER_BASE, tensor_calls::Allgather(output, input), {output},
               options);
 }
@@ -206,22 +207,20 @@ HvdoptBackend::WorkPtr HvdoptBackend::allgather_into_tensor_coalesced(
   return last;
 }
 
-HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter(Tensors& outputs,
-                                                     std::vector<Tensors>& inputs,
+HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                      const c10d::ReduceScatterOptions& options) {
-  const auto reduction = outputs.size() == 1 && inputs.size() == 1
-                             ? Ours(outputs, options.reduceOp)
-                             : std::optional<ReductionOf>();
+  const auto reduction = outputs.size() == 1 && inputs.size() == 1 ? Ours(outputs, options.reduceOp)
+                                                                   : std::optional<ReductionOf>();
   if (!reduction) return BelowOurs(kReduceScatter).reduce_scatter(outputs, inputs, options);
   TORCH_CHECK(inputs[0].size() == static_cast<std::size_t>(getSize()), "reduce_scatter of ",
               inputs[0].size(), " tensors, in a group of ", getSize(), " ranks");
   Tensors flat;
   for (const at::Tensor& input : inputs[0]) {
-    TORCH_CHECK(input.numel() == outputs[0].numel() &&
-                    input.scalar_type() == outputs[0].scalar_type(),
-                "reduce_scatter of ", input.scalar_type(), " ", input.sizes(), " into ",
-                outputs[0].scalar_type(), " ", outputs[0].sizes(),
-                "; remedy: tensors of one size and type");
+    TORCH_CHECK(
+        input.numel() == outputs[0].numel() && input.scalar_type() == outputs[0].scalar_type(),
+        "reduce_scatter of ", input.scalar_type(), " ", input.sizes(), " into ",
+        outputs[0].scalar_type(), " ", outputs[0].sizes(),
+        "; remedy: tensors of one size and type");
     flat.push_back(input.reshape({-1}));
   }
   return Make(kReduceScatter, OpType::REDUCE_SCATTER,
@@ -237,8 +236,10 @@ HvdoptBackend::WorkPtr HvdoptBackend::_reduce_scatter_base(
     return BelowOurs(kReduceScatter)._reduce_scatter_base(output, input, options);
   }
   TORCH_CHECK(input.numel() == output.numel() * getSize(), "reduce_scatter of ", input.sizes(),
-              " into ", output.sizes(), "; remedy: as many times the elements as the group has "
-              "ranks, ", getSize());
+              " into ", output.sizes(),
+              "; remedy: as many times the elements as the group has "
+              "ranks, ",
+              getSize());
   return Make(kReduceScatter, OpType::_REDUCE_SCATTER_BASE,
               tensor_calls::ReduceScatter(output, input, options.reduceOp, *reduction, getSize()),
               {output}, options);
@@ -316,9 +317,9 @@ void HvdoptBackend::shutdown() {
 }
 
 std::vector<std::pair<std::string, std::array<std::int64_t, 2>>> HvdoptBackend::Counts() const {
-  constexpr const char* kNames[kKinds] = {"allreduce", "reduce",  "broadcast", "allgather",
-                                          "reduce_scatter", "barrier", "gather", "scatter",
-                                          "all_to_all", "send",   "recv"};
+  constexpr const char* kNames[kKinds] = {"allreduce",      "reduce",  "broadcast", "allgather",
+                                          "reduce_scatter", "barrier", "gather",    "scatter",
+                                          "all_to_all",     "send",    "recv"};
   std::vector<std::pair<std::string, std::array<std::int64_t, 2>>> counts;
   for (int kind = 0; kind < kKinds; ++kind) {
     counts.push_back({kNames[kind], {counts_[kind][0].load(), counts_[kind][1].load()}});

@@ -10,11 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
-#include <vector>
-
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
 
 #include "horovod_opt/csrc/c10d/element_types.h"
 #include "horovod_opt/csrc/core/ordered_calls/call_group.h"
@@ -82,8 +81,18 @@ class HvdoptBackend final : public c10d::Backend {
 
  private:
   enum Kind {
-    kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kBarrier, kGather, kScatter,
-    kAlltoall, kSend, kRecv, kKinds
+    kAllreduce,
+    kReduce,
+    kBroadcast,
+    kAllgather,
+    kReduceScatter,
+    kBarrier,
+    kGather,
+    kScatter,
+    kAlltoall,
+    kSend,
+    kRecv,
+    kKinds
   };
 
   // None: its ranks are on several hosts. Made by the first call, collectively.

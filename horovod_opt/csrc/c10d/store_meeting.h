@@ -3,10 +3,9 @@
 
 #include <chrono>
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
-
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "horovod_opt/csrc/core/agreement/meeting.h"
 

@@ -1,12 +1,12 @@
 #include "horovod_opt/csrc/c10d/tensor_calls.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
-
-#include <ATen/ATen.h>
 
 namespace horovod_opt {
 namespace tensor_calls {
@@ -134,13 +134,13 @@ OrderedCallPtr Allgather(const at::Tensor& output, const at::Tensor& input) {
 
 OrderedCallPtr Allgather(const Tensors& outputs, const at::Tensor& input) {
   const at::Tensor from = input.contiguous();
-  const at::Tensor all = at::empty({static_cast<std::int64_t>(outputs.size()), from.numel()},
-                                   from.options());
+  const at::Tensor all =
+      at::empty({static_cast<std::int64_t>(outputs.size()), from.numel()}, from.options());
   return GatherInto(FactsOf(CallKind::kAllgather, {input}), all, from, [all, outputs] {
     at::NoGradGuard guard;
     for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
-      at::Tensor(outputs[rank]).copy_(
-          all[static_cast<std::int64_t>(rank)].view(outputs[rank].sizes()));
+      at::Tensor(outputs[rank])
+          .copy_(all[static_cast<std::int64_t>(rank)].view(outputs[rank].sizes()));
     }
   });
 }
@@ -148,8 +148,7 @@ OrderedCallPtr Allgather(const Tensors& outputs, const at::Tensor& input) {
 OrderedCallPtr ReduceScatter(const at::Tensor& output, const at::Tensor& input,
                              const c10d::ReduceOp& operation, const ReductionOf& reduction,
                              int ranks) {
-  OrderedCallPtr call =
-      NewCall(FactsOf(CallKind::kReduceScatter, {input}, operation, reduction));
+  OrderedCallPtr call = NewCall(FactsOf(CallKind::kReduceScatter, {input}, operation, reduction));
   const Flat to(output);
   call->perform = [to, from = input.contiguous(), reduction, ranks](
                       NodeCollectives& collectives, std::uint64_t tag,
@@ -168,8 +167,8 @@ OrderedCallPtr ReduceScatter(const at::Tensor& output, const at::Tensor& input,
 
 OrderedCallPtr Barrier() {
   OrderedCallPtr call = NewCall(FactsOf(CallKind::kBarrier, {}));
-  call->reduction.emplace(std::vector<Segment>{},
-                          *ArithmeticOf(data_type::kUint8, reduce_op::kSum), 1.0, 1.0);
+  call->reduction.emplace(std::vector<Segment>{}, *ArithmeticOf(data_type::kUint8, reduce_op::kSum),
+                          1.0, 1.0);
   return call;
 }
 

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <vector>
-
 #include <torch/csrc/distributed/c10d/Types.hpp>
+#include <vector>
 
 #include "horovod_opt/csrc/c10d/element_types.h"
 #include "horovod_opt/csrc/core/ordered_calls/call_group.h"

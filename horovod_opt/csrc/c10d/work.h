@@ -1,17 +1,17 @@
 // A call of a group as c10d's Work: who waits for it performs it.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+#include <c10/util/Exception.h>
+
 #include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
-
-#include <ATen/core/ivalue.h>
-#include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "horovod_opt/csrc/core/ordered_calls/call_group.h"
 

@@ -1,5 +1,5 @@
-"""torch.distributed's backend hvdopt: programs of tests/jobs/workers/c10d, in one job for each number
-of ranks."""
+"""torch.distributed's backend hvdopt: programs of tests/jobs/workers/c10d, in one job for each
+number of ranks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ PROGRAM = WORKERS / "c10d" / "backend_worker.py"
 
 
 @pytest.fixture(scope="session")
-def run_ranks(tmp_path_factory, parts):
-    if "torch" not in parts:
-        pytest.skip("this Horovod was built without PyTorch")
+def run_ranks(tmp_path_factory, need):
+    need("torch")
 
     @cache
     def run(ranks: int, kind: str) -> list[dict | None]:

@@ -156,9 +156,12 @@ TrialPtr RandomCall(std::mt19937& program, int rank, int ranks) {
   const int sizes[] = {0, 1, 17, 5000, 140'000};
   const int count = sizes[program() % 5];
   switch (program() % 4) {
-    case 0: return Gathered(rank, ranks, count + 1, seed);
-    case 1: return FromRoot(rank, static_cast<int>(program()) & 1 ? ranks - 1 : 0, count + 1, seed);
-    default: return Sum(rank, ranks, count, seed);
+    case 0:
+      return Gathered(rank, ranks, count + 1, seed);
+    case 1:
+      return FromRoot(rank, static_cast<int>(program()) & 1 ? ranks - 1 : 0, count + 1, seed);
+    default:
+      return Sum(rank, ranks, count, seed);
   }
 }
 
@@ -273,8 +276,8 @@ TEST(CallGroup, RanksThatDifferGetOneErrorAndNoResult) {
   const Make gather = [](int rank) { return Gathered(rank, 3, 10, 1); };
   const Make of_first = [](int rank) { return FromRoot(rank, 0, 10, 1); };
   const Make of_second = [](int rank) { return FromRoot(rank, 1, 10, 1); };
-  const std::pair<Make, Make> cases[] = {{small, other_size}, {small, large},    {large, small},
-                                         {large, larger},     {gather, small},   {large, gather},
+  const std::pair<Make, Make> cases[] = {{small, other_size},   {small, large},    {large, small},
+                                         {large, larger},       {gather, small},   {large, gather},
                                          {of_first, of_second}, {gather, of_first}};
   for (const auto& [two, one] : cases) {
     std::vector<std::string> errors(3);

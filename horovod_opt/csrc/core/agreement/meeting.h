@@ -33,8 +33,8 @@ class Meeting {
     const auto problems = Gather(problem);
     for (std::size_t rank = 0; rank < problems.size(); ++rank) {
       if (problems[rank].str().empty()) continue;
-      error = "rank " + std::to_string(NameOf(static_cast<int>(rank))) + ": " +
-              problems[rank].str();
+      error =
+          "rank " + std::to_string(NameOf(static_cast<int>(rank))) + ": " + problems[rank].str();
       return false;
     }
     return true;

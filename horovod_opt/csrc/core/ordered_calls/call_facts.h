@@ -10,15 +10,22 @@
 
 namespace horovod_opt {
 
-enum class CallKind : std::int32_t { kAllreduce, kReduce, kBroadcast, kAllgather, kReduceScatter, kBarrier };
+enum class CallKind : std::int32_t {
+  kAllreduce,
+  kReduce,
+  kBroadcast,
+  kAllgather,
+  kReduceScatter,
+  kBarrier
+};
 
 // Plain data, which ranks show each other in shared memory.
 struct CallFacts {
   static constexpr int kShown = 5;  // dimensions
 
   CallKind kind = CallKind::kBarrier;
-  std::int32_t operation = 0;   // of the caller's own numbers
-  std::int32_t root = -1;       // -1: it has none
+  std::int32_t operation = 0;  // of the caller's own numbers
+  std::int32_t root = -1;      // -1: it has none
   std::int32_t tensors = 0;
   std::int64_t bytes = 0;       // of all tensors, on this rank
   double factor = 1;            // before the sum

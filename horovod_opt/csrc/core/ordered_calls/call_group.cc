@@ -13,7 +13,7 @@ namespace horovod_opt {
 namespace {
 
 constexpr std::chrono::microseconds kSpin(50);
-constexpr int kPauses = 8;    // between two looks at the clock
+constexpr int kPauses = 8;  // between two looks at the clock
 // A rank that has just ended its last call may be gone before others have.
 constexpr int kGoneLooks = 3;
 constexpr int kLooks = 1000;  // for a text that takes no time to write
@@ -35,9 +35,10 @@ std::string Seconds(std::chrono::milliseconds time) {
 }  // namespace
 
 std::size_t CallGroup::HeadBytes(int ranks) {
-  return static_cast<std::size_t>(WholeLines(static_cast<std::int64_t>(Presence::Bytes(ranks))) +
-                                  WholeLines(static_cast<std::int64_t>(CallBoard::Bytes(ranks))) +
-                                  WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks))));
+  return static_cast<std::size_t>(
+      WholeLines(static_cast<std::int64_t>(Presence::Bytes(ranks))) +
+      WholeLines(static_cast<std::int64_t>(CallBoard::Bytes(ranks))) +
+      WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks))));
 }
 
 CallGroup::CallGroup(GroupSegment segment, const Meeting& meeting, std::string name)
@@ -67,8 +68,8 @@ std::shared_ptr<CallGroup> CallGroup::Start(Meeting& meeting, const std::string&
   std::optional<GroupSegment> segment = ShareSegment(meeting, all, bytes, error);
   if (!segment) return nullptr;
   std::shared_ptr<CallGroup> group(new CallGroup(std::move(*segment), meeting, name));
-  const bool enters = meeting.TakeStep(
-      [&] { watch::Do([&] { group->presence_.Enter(); }); }, error);
+  const bool enters =
+      meeting.TakeStep([&] { watch::Do([&] { group->presence_.Enter(); }); }, error);
   if (!enters) return nullptr;
   watch::Add(group);
   return group;
@@ -86,7 +87,8 @@ bool CallGroup::IsSmall(const OrderedCall& call) const {
 
 void CallGroup::Make(const OrderedCallPtr& call, bool wakes) {
   if (getpid() != process_) {
-    throw GroupBroken("group " + name_ + " was made before this process was forked; remedy: call "
+    throw GroupBroken("group " + name_ +
+                      " was made before this process was forked; remedy: call "
                       "init_process_group() in this process");
   }
   std::unique_lock<std::mutex> lock(mutex_);
@@ -227,8 +229,8 @@ void CallGroup::End(const OrderedCallPtr& call, std::exception_ptr error,
 void CallGroup::Await(const OrderedCallPtr& call, std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (timeout.count() > 0 && !call->is_done) {
-    const auto until = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - call->since) +
-                       timeout;
+    const auto until =
+        std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - call->since) + timeout;
     call->timeout = call->timeout.count() > 0 ? std::min(call->timeout, until) : until;
   }
   while (!call->is_done) {
@@ -312,16 +314,16 @@ std::string CallGroup::FindTrouble() {
     gone_looks_ = gone == gone_ ? gone_looks_ + 1 : 1;
     gone_ = gone;
     if (gone_looks_ >= kGoneLooks) {
-      return what + ": rank " + std::to_string(names_[gone]) + " is gone; remedy: see its last lines";
+      return what + ": rank " + std::to_string(names_[gone]) +
+             " is gone; remedy: see its last lines";
     }
   } else {
     gone_ = -1;
   }
   if (call->timeout.count() > 0 && Clock::now() - call->since > call->timeout) {
     const std::vector<int> missing = board_.Missing(call->number);
-    return what + ": " +
-           (missing.empty() ? "it was not ended" : NamesOf(missing) + " not come") + " within " +
-           Seconds(call->timeout) + "; remedy: see what they do, or a longer timeout=";
+    return what + ": " + (missing.empty() ? "it was not ended" : NamesOf(missing) + " not come") +
+           " within " + Seconds(call->timeout) + "; remedy: see what they do, or a longer timeout=";
   }
   return "";
 }

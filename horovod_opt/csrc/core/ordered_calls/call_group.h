@@ -62,8 +62,8 @@ struct OrderedCall {
   std::function<NodeCollectives::Outcome(NodeCollectives&, std::uint64_t tag,
                                          const std::atomic<bool>& stop, WaitCounts& waits)>
       perform;
-  std::function<void()> complete;                  // by who has performed it, with the result there
-  std::function<void(std::exception_ptr)> ended;   // last of all, once; null: it has succeeded
+  std::function<void()> complete;                 // by who has performed it, with the result there
+  std::function<void(std::exception_ptr)> ended;  // last of all, once; null: it has succeeded
   std::chrono::milliseconds timeout{0};
 
   // The group's.
@@ -144,15 +144,15 @@ class CallGroup final : public Watched, public std::enable_shared_from_this<Call
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<OrderedCallPtr> list_;   // made and not begun
-  OrderedCallPtr current_;            // being performed
-  std::uint64_t made_ = 0;            // calls
-  std::uint64_t small_ = 0;           // of them through a place
+  std::deque<OrderedCallPtr> list_;  // made and not begun
+  OrderedCallPtr current_;           // being performed
+  std::uint64_t made_ = 0;           // calls
+  std::uint64_t small_ = 0;          // of them through a place
   std::uint64_t ended_ = 0;
-  int wanted_ = 0;                    // of the list, that the thread is to perform
+  int wanted_ = 0;  // of the list, that the thread is to perform
   bool has_thread_ = false;
   bool has_left_ = false;
-  int gone_ = -1, gone_looks_ = 0;    // a rank, and looks that have found it gone
+  int gone_ = -1, gone_looks_ = 0;  // a rank, and looks that have found it gone
   std::string broken_;
   std::atomic<bool> stop_{false};
   SpinHistory spins_;
