@@ -7,6 +7,7 @@ CAPACITY bytes; FOLDER, with which it begins, never changes. Two more lines of i
 
     crash AFTER SEED    when AFTER more changes and syncs are done; SEED is a number, or `none`
     restart
+    record PATH         of operations from now on, which is before the first one
 
 From a crash to the restart every request is answered by EIO.
 """
@@ -21,9 +22,9 @@ import time
 from pathlib import Path
 from typing import Optional
 
+from horovod_lab.io.crashes.operations import RecordingTree, log_to
 from horovod_lab.io.storage import fuse_changes as changes
 from horovod_lab.io.storage import fuse_messages as fuse
-from horovod_lab.io.storage.crashing_tree import CrashingTree
 from horovod_lab.io.storage.file_server import FileServer
 from horovod_lab.io.storage.timing_model import Speed, WriteTimingModel
 from horovod_lab.io.storage.writable_files import WritableFiles
@@ -33,6 +34,7 @@ class CrashingServer(FileServer):
     buffer = changes.BUFFER
     _files: WritableFiles
     _timing: WriteTimingModel
+    _tree: RecordingTree
     _is_down = False
     _changes_left: Optional[int] = None  # changes and syncs until the crash
     _seed: Optional[int] = None
@@ -47,6 +49,8 @@ class CrashingServer(FileServer):
         elif order == "restart":
             self._refuse_all()
             self._is_down, self._changes_left = False, None
+        elif order == "record":
+            self._tree.log = log_to(open(*more, "wb"))
         else:
             super()._obey(order)
 
@@ -86,8 +90,11 @@ class CrashingServer(FileServer):
 
 
 def main(folder: str, capacity: str, *nodes: str) -> None:
-    files = WritableFiles(CrashingTree(Path(folder), int(capacity)))
-    CrashingServer(files, [int(node) for node in nodes], WriteTimingModel(Speed())).run()
+    tree = RecordingTree(Path(folder), int(capacity))
+    server = CrashingServer(WritableFiles(tree), [int(node) for node in nodes],
+                            WriteTimingModel(Speed()))
+    server._tree = tree
+    server.run()
 
 
 if __name__ == "__main__":

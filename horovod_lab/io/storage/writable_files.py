@@ -168,7 +168,7 @@ class WritableFiles:
         return [fuse.list_reply(handle.names, first, size)]
 
     def _sync(self, request: fuse.Request) -> list[bytes]:
-        self._handle(request).node.sync()
+        self._tree.sync(self._handle(request).node)
         return []
 
     def _statistics(self, request: fuse.Request) -> list[bytes]:

@@ -89,6 +89,11 @@ class CrashingStorage:
         """After a crash; or there will be none."""
         self._server.tell("restart")
 
+    def record(self, path: Path) -> None:
+        """From now on, when nothing was changed yet, operations are written to this file, outside
+        of the storage: what horovod_lab.io.crashes.states makes its crashes of."""
+        self._server.tell(f"record {path}")
+
     def begin(self) -> None:
         """Counters count from 0."""
         self._server.tell("begin")
