@@ -72,6 +72,9 @@ class BurstBuffer:
         self._copier = (Copier(self._fast, self._slow, self.rank, keep)
                         if self._fast is not self._slow else None)
         self._at_exit = _close_at_exit(self)
+        # Who forgets it without close() leaves no thread and no lock behind.
+        self._end = weakref.finalize(self, _end, self._copier, self._locks)
+        self._end.atexit = False
 
     @property
     def rank(self) -> int:
@@ -144,6 +147,10 @@ class BurstBuffer:
         self._restored_from(found and (found[0], found[1][0]))
         return found[1] if found else []
 
+    def has_versions(self) -> bool:
+        """Whether there is anything, be it damaged or incomplete."""
+        return any(tier.ranks(step) for tier in self._tiers for step in tier.steps())
+
     def asked(self) -> Optional[str]:
         """Between two steps, on all ranks: "stop" if one of them has had SIGTERM since, "save" if
         another of `signals`, else None."""
@@ -177,10 +184,8 @@ class BurstBuffer:
             if drain:
                 self.drain()
         finally:
-            if self._copier:
-                self._copier.end()
+            self._end()
             self._signals.restore()
-            self._release()
 
     def __enter__(self) -> BurstBuffer:
         return self
@@ -275,13 +280,18 @@ class BurstBuffer:
             raise InputError("this BurstBuffer is closed; remedy: a new one")
 
     def _release(self) -> None:
-        for lock in self._locks:
-            lock.release()
-        self._locks = []
+        _end(None, self._locks)
 
 
 class NoRoom(DataError):
     """A storage is full."""
+
+
+def _end(copier: Optional[Copier], locks: list[Lock]) -> None:
+    if copier:
+        copier.end()
+    while locks:
+        locks.pop().release()
 
 
 def _close_at_exit(buffer: BurstBuffer) -> Callable[[], None]:

@@ -124,12 +124,16 @@ class Copier:
 
     def _drain_one(self, step: int) -> None:
         if step not in self._damaged | self._drained and self._fast.path(step, self._rank).exists():
-            self.slow_bytes += drain(self._fast, self._slow, step, self._rank)
+            self.slow_bytes += drain(self._fast, self._slow, step, self._rank, self._advance)
             self._drained.add(step)
+
+    def _advance(self, size: int) -> None:
+        if self._is_over:
+            raise DataError("the copy was left off")
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
-            is_new = str(error) != str(self.error)
+            is_new = str(error) != str(self.error) and not self._is_over
             self.failures, self.error = self.failures + 1, error
         if is_new:
             say(f"checkpoints stay in {self._fast.folder}, as {self._slow.folder} cannot be written"

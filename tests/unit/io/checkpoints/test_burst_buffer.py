@@ -19,6 +19,12 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 BROKEN = OSError(errno.EIO, "Input/output error")
 
 
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch) -> None:
+    """What has to be synced is tried in test_crashes.py; here it takes time alone."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
 @pytest.fixture
 def fast(tmp_path) -> Path:
     return tmp_path / "fast"
@@ -300,6 +306,15 @@ def test_signals_are_told_between_steps_to_all_ranks():
     finally:
         signals.restore()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_one_that_is_forgotten_holds_nothing(fast, slow):
+    for step in (1, 2):
+        buffer = hio.BurstBuffer(fast, slow)
+        save(buffer, step)
+        thread = buffer._copier._thread
+        del buffer
+        assert not thread.is_alive()
 
 
 def test_a_fork_cannot_save(make):
