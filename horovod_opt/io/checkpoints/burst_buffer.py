@@ -7,7 +7,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -137,14 +137,16 @@ class BurstBuffer:
         Raises InputError: it was saved by another number of ranks.
         """
         self._require_usable()
-        return self._restored_from(restoring.newest(self._tiers, self._ranks))
+        with self._nothing_removed():
+            return self._restored_from(restoring.newest(self._tiers, self._ranks))
 
     def restore_parts(self) -> list[Path]:
         """The same of all parts, by the rank that saved them, for savers that can read what another
         number of ranks has saved; [] if there is nothing. All nodes must see all parts."""
         self._require_usable()
-        found = restoring.newest_of_all_parts(self._tiers, self._ranks)
-        self._restored_from(found and (found[0], found[1][0]))
+        with self._nothing_removed():
+            found = restoring.newest_of_all_parts(self._tiers, self._ranks)
+            self._restored_from(found and (found[0], found[1][0]))
         return found[1] if found else []
 
     def has_versions(self) -> bool:
@@ -249,6 +251,9 @@ class BurstBuffer:
 
     def _fast_bytes(self) -> int:
         return sum(part_bytes(self._fast, step, self.rank) for step in self._fast.parts(self.rank))
+
+    def _nothing_removed(self) -> AbstractContextManager:
+        return self._copier.removing if self._copier else nullcontext()
 
     def _restored_from(self, found: Optional[tuple[int, Path]]) -> Optional[Path]:
         self._restored = found[0] if found else -1

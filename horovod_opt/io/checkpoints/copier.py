@@ -23,7 +23,8 @@ class Copier:
     """Of one rank's parts. `slow_bytes`: that it has written; `failures`: attempts in a row that
     have failed, the last one with `error`; `pinned`: a version whose fast copy somebody reads.
 
-    `work` is held while it copies and removes: who removes something, too, holds it.
+    `work` is held while it copies and removes: who removes something, too, holds it. `removing` is
+    held while it removes: who looks for a version holds it.
     """
 
     def __init__(self, fast: Tier, slow: Tier, rank: int, keep: int):
@@ -31,7 +32,7 @@ class Copier:
         self.slow_bytes = self.failures = 0
         self.error: Optional[Exception] = None
         self.pinned: Optional[int] = None
-        self.work = threading.Lock()
+        self.work, self.removing = threading.Lock(), threading.Lock()
         self._damaged: set[int] = set()
         self._drained: set[int] = set()  # durable in the slow tier, as this process knows
         self._is_over = False
@@ -54,7 +55,7 @@ class Copier:
 
     def make_room(self) -> None:
         """All that the slow tier has goes from the fast one, but for what is pinned."""
-        with self.work:
+        with self.work, self.removing:
             release(self._fast, self._rank, self._drained - {self.pinned})
 
     def forget(self, step: int) -> None:
@@ -115,7 +116,7 @@ class Copier:
                 say(str(error))
             with self._changed:
                 self._changed.notify_all()
-        with self.work:
+        with self.work, self.removing:
             expire(self._slow, self._rank, self._keep)
             # The newest stays: who starts again on this node reads it from here.
             stays = {*self._fast.parts(self._rank)[-1:], self.pinned}
