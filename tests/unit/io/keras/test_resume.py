@@ -8,6 +8,7 @@ import signal
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from data_sets import tfrecord
 
@@ -303,6 +304,21 @@ def test_a_resumed_training_is_the_uninterrupted_one(tfrecords, tmp_path):
     stopped = trained(Stop(1, 4), resume=resume)  # 18 batches: two of the fifth sum
     assert stopped != whole
     assert trained(resume=resume) == whole
+
+
+def test_savers_of_keras_and_tensorflow_save_into_a_buffer(tmp_path):
+    model = Counting()
+    with hio.BurstBuffer(tmp_path / "fast", tmp_path / "slow") as buffer:
+        with buffer.save(1) as folder:
+            tf.train.Checkpoint(model=model).write(str(folder / "model"))
+        before = model.get_weights()
+        model.set_weights([weights + 1 for weights in before])
+        tf.train.Checkpoint(model=model).read(str(buffer.restore() / "model"))
+        assert all(map(np.array_equal, before, model.get_weights()))
+        small = keras.Sequential([keras.Input((1,)), keras.layers.Dense(2)])
+        buffer.save_with(2, lambda folder: small.save(folder / "model.keras"))
+        again = keras.models.load_model(buffer.restore() / "model.keras")
+        assert all(map(np.array_equal, small.get_weights(), again.get_weights()))
 
 
 class StopEarly(keras.callbacks.Callback):
