@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from horovod_lab.io.crashes import operations
+from horovod_lab.io.crashes import DRAWN, operations
 from horovod_lab.io.crashes.operations import Operation, Replay
 from horovod_lab.io.storage.durable_files import File, Folder, Node, apply
 from horovod_lab.io.storage.file_content import BLOCK
 
 MOST_SUBSETS = 1 << 10
-DRAWN = 256
 
 Contents = dict[str, Optional[bytes]]  # of files by path; None: a folder
 

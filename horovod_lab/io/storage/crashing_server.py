@@ -1,9 +1,11 @@
 """The server of a parallel file system that is written to, and that can crash.
 
-    python -m horovod_lab.io.storage.crashing_server FOLDER CAPACITY FD...
+    python -m horovod_lab.io.storage.crashing_server FOLDER CAPACITY BANDWIDTH CACHE FD...
 
 As file_server.py, but nodes can write. What they write is in this process's memory, at most
-CAPACITY bytes; FOLDER, with which it begins, never changes. Two more lines of its input are
+CAPACITY bytes, BANDWIDTH of them a second; FOLDER, with which it begins, never changes. CACHE is
+`keep` if nodes may read what they have written from their page caches, else `drop`. Three more
+lines of its input are
 
     crash AFTER SEED    when AFTER more changes and syncs are done; SEED is a number, or `none`
     restart
@@ -89,10 +91,10 @@ class CrashingServer(FileServer):
         return super()._answer(request)
 
 
-def main(folder: str, capacity: str, *nodes: str) -> None:
+def main(folder: str, capacity: str, bandwidth: str, cache: str, *nodes: str) -> None:
     tree = RecordingTree(Path(folder), int(capacity))
-    server = CrashingServer(WritableFiles(tree), [int(node) for node in nodes],
-                            WriteTimingModel(Speed()))
+    server = CrashingServer(WritableFiles(tree, cache == "keep"), [int(node) for node in nodes],
+                            WriteTimingModel(Speed(float(bandwidth))))
     server._tree = tree
     server.run()
 
