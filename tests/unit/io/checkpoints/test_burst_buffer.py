@@ -99,6 +99,13 @@ def test_an_exception_commits_nothing(make, fast):
     assert [path.name for path in fast.iterdir()] == [".lock-0"]
 
 
+def test_an_exception_of_the_training_waits_for_the_copies(make, slow):
+    with pytest.raises(ZeroDivisionError), make() as buffer:
+        save(buffer, 1)
+        raise ZeroDivisionError
+    assert steps_of(slow) == [1]
+
+
 @pytest.mark.parametrize("node", ["the same", "another"])
 def test_the_newest_is_restored(make, slow, tmp_path, node):
     with make() as buffer:
