@@ -43,6 +43,7 @@ class TrainingCheckpoints:
         self.close(drain=False)
         self._signals = Signals(self._signals_to_take)
         self._saved = -1
+        self._data.ranks.allgather(b"")  # in an elastic job another rank may have been the first
         run_together(self._data.ranks, self._open_buffer)
 
     def _open_buffer(self) -> None:
@@ -139,5 +140,3 @@ class TrainingCheckpoints:
         found = [path for path in self._folder.glob("*-*") if path.is_dir()
                  and path.name.replace("-", "").isdigit() and path.name.count("-") == 1]
         return sorted(found, key=lambda path: tuple(map(int, path.name.split("-"))))
-
-
