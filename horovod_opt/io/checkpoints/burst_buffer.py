@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from horovod_opt.io.checkpoints import restoring
+from horovod_opt.io.checkpoints import lifetime, restoring
 from horovod_opt.io.checkpoints.copier import Copier
 from horovod_opt.io.checkpoints.draining import expire, part_bytes
 from horovod_opt.io.checkpoints.files import remove
@@ -71,9 +71,9 @@ class BurstBuffer:
         self._restored: Optional[int] = None
         self._copier = (Copier(self._fast, self._slow, self.rank, keep)
                         if self._fast is not self._slow else None)
-        self._at_exit = _close_at_exit(self)
+        self._at_exit = lifetime.close_at_exit(self)
         # Who forgets it without close() leaves no thread and no lock behind.
-        self._end = weakref.finalize(self, _end, self._copier, self._locks)
+        self._end = weakref.finalize(self, lifetime.end, self._copier, self._locks)
         self._end.atexit = False
 
     @property
@@ -92,7 +92,7 @@ class BurstBuffer:
             self._locks.append(Lock(tier.folder, self.rank))
         for tier in tiers:
             tier.tidy(self.rank)
-        if fast is not None and _is_memory(paths[0]):
+        if fast is not None and lifetime.is_memory(paths[0]):
             say(f"fast={str(fast)!r} is memory: it ends with the machine, and a version is durable "
                 "only once it is copied")
         return tiers
@@ -287,36 +287,8 @@ class BurstBuffer:
             raise InputError("this BurstBuffer is closed; remedy: a new one")
 
     def _release(self) -> None:
-        _end(None, self._locks)
+        lifetime.end(None, self._locks)
 
 
 class NoRoom(DataError):
     """A storage is full."""
-
-
-def _end(copier: Optional[Copier], locks: list[Lock]) -> None:
-    if copier:
-        copier.end()
-    while locks:
-        locks.pop().release()
-
-
-def _close_at_exit(buffer: BurstBuffer) -> Callable[[], None]:
-    """A program that ends well leaves nothing in the fast tier alone."""
-    reference = weakref.ref(buffer)
-
-    def close() -> None:
-        there = reference()
-        if there is not None:
-            with suppress(DataError):  # it has been said, and all is in the fast tier
-                there.close()
-
-    return atexit.register(close)
-
-
-def _is_memory(folder: Path) -> bool:
-    with suppress(OSError):
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-        here = [mount for mount in mounts if Path(mount[1]) in (folder, *folder.parents)]
-        return max(here, key=lambda mount: len(mount[1]))[2] in ("tmpfs", "ramfs")
-    return False
