@@ -33,7 +33,7 @@ def section(document: dict[str, Any], targets: bool) -> Section:
     measured = {each["saver"]: each for each in document["measurements"]}
     there = {name: measured[name] for name in SAVERS
              if name in measured and "failed" not in measured[name]}
-    grids = [_state_grid(measured), _call_grid(there)]
+    grids = [_state_grid(measured), _call_grid(there)] if there.keys() & SAVERS.keys() else []
     timed = [each for name, each in measured.items() if name in TIMED and LOST in each]
     if timed:
         grids.append(Grid(f"{TITLE}: time", ("way", "lost s", "until durable s", "whole s"), [

@@ -81,7 +81,7 @@ def test_time_is_judged_beside_the_other_way():
                                    ("burst-memory", 1.3, 9.0), ("async", 1.0, 10.0))]}
     assert [row[1:] for row in targets(document)[-3:]] == [("0.38", "yes"), ("1.30", "no"),
                                                            ("0.90", "yes")]
-    assert len(section(document, targets=True).grids) == 4
+    assert len(section(document, targets=True).grids) == 2
 
 
 def test_loaders_tell_what_they_find(tmp_path):
