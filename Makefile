@@ -7,6 +7,7 @@
 #              SUITE=sizes: one allreduce by its size
 # make report  profile, measure and simulate all modes: report/report.html, in under half an hour
 # make peers   other input pipelines, to measure with horovod-opt io bench, in .venv-peers
+# make savers  ways to save a checkpoint, for horovod-opt io bench --suite savers, in .venv-savers
 # make oneccl  Horovod over Intel's oneCCL, for horovod-opt bench sizes, in .venv-oneccl
 # make experiments   the source's figures again, the short ones: experiments/README.md
 # make soak    random programs, modes and faults for half an hour: docs/work/soak.md
@@ -24,6 +25,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 PEERS_LIST := horovod_lab/io/peers.txt
+SAVERS := .venv-savers
+SAVERS_LIST := horovod_lab/io/savers.txt
 ONECCL := .venv-oneccl
 ONECCL_LIST := horovod_lab/bench/oneccl.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -40,7 +43,7 @@ REPORT_BENCH := --models ResNet50 --pixels 96 --batch 4 --threads 1 --seconds 4 
 INPUTS := pyproject.toml setup.py horovod_opt.pth \
           $(shell find building patches horovod_opt horovod_lab graph_analysis -type f -not -path '*/__pycache__/*')
 
-.PHONY: demo demo-torch check test test-all test-rest bench peers oneccl report experiments soak build lint clean
+.PHONY: demo demo-torch check test test-all test-rest bench peers savers oneccl report experiments soak build lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -67,6 +70,8 @@ bench: $(VENV)/installed
 	$(BIN)/horovod-opt bench $(SUITE) $(BENCH_ARGS)
 
 peers: $(PEERS)/installed
+
+savers: $(SAVERS)/installed
 
 oneccl: $(ONECCL)/installed
 
@@ -95,7 +100,7 @@ lint: $(VENV)/tools
 	$(BIN)/python -m ruff check .
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(ONECCL) .venv-ecosystem build *.egg-info
+	rm -rf $(VENV) $(PEERS) $(SAVERS) $(ONECCL) .venv-ecosystem build *.egg-info
 
 # Without build isolation, so that CMake and Ninja stay where they are and recompile only what
 # changed. Frameworks and MPI come first: the build looks for them.
@@ -124,19 +129,23 @@ $(VENV)/pip:
 	@$(INSTALL) --quiet --upgrade pip
 	@touch $@
 
-# In an environment of their own: they pin old versions. Without Horovod, which none of them needs.
-$(PEERS)/installed: $(PEERS)/peers $(INPUTS)
+# In environments of their own: they pin old versions. Without Horovod, which none of them needs.
+$(PEERS)/installed: $(PEERS)/listed $(INPUTS)
+$(SAVERS)/installed: $(SAVERS)/listed $(INPUTS)
+$(PEERS)/installed $(SAVERS)/installed:
 	@mkdir -p build
-	@HOROVOD_OPT_WITHOUT_HOROVOD=1 $(PEERS)/bin/python -m pip --disable-pip-version-check install \
-	  --quiet --no-build-isolation --no-deps . >build/peers.log 2>&1 \
-	  || { tail -n 40 build/peers.log; echo "The whole log is in build/peers.log."; exit 1; }
+	@HOROVOD_OPT_WITHOUT_HOROVOD=1 $(@D)/bin/python -m pip --disable-pip-version-check install \
+	  --quiet --no-build-isolation --no-deps . >build/$(@D:.venv-%=%).log 2>&1 \
+	  || { tail -n 40 build/$(@D:.venv-%=%).log; echo "The whole log is in build/$(@D:.venv-%=%).log."; exit 1; }
 	@touch $@
 
-$(PEERS)/peers: $(PEERS_LIST)
-	@echo "installing other input pipelines into $(PEERS)"
-	@$(PYTHON) -m building.make_venv $(PEERS)
-	@$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
-	  --requirement $(PEERS_LIST)
+$(PEERS)/listed: $(PEERS_LIST)
+$(SAVERS)/listed: $(SAVERS_LIST)
+$(PEERS)/listed $(SAVERS)/listed:
+	@echo "installing what $< lists into $(@D)"
+	@$(PYTHON) -m building.make_venv $(@D)
+	@$(@D)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
+	  --requirement $<
 	@touch $@
 
 # In an environment of their own, too: oneCCL wants Intel's MPI. The build has its own copy of the

@@ -33,11 +33,11 @@ class Environment:
         return f"no {', '.join(absent)}: {self.absence}" if absent else ""
 
 
-def find(folder: Path = FOLDER) -> Environment:
-    """Raises Refusal if the one in `folder` cannot be used."""
+def find(folder: Path = FOLDER, remedy: str = "make peers") -> Environment:
+    """Raises Refusal if the one in `folder`, which `remedy` makes, cannot be used."""
     python = folder.absolute() / "bin" / "python"
     if not python.exists():
-        absence = f"no {folder}; remedy: make peers"
+        absence = f"no {folder}; remedy: {remedy}"
         return Environment(sys.executable, platform.python_version(), _versions(), absence)
     process = subprocess.run([python, "-m", __name__], cwd=ELSEWHERE, stdin=subprocess.DEVNULL,
                              capture_output=True, text=True)
@@ -45,12 +45,12 @@ def find(folder: Path = FOLDER) -> Environment:
         report = json.loads(process.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         reason = (process.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise Refusal(f"{python} cannot be used: {reason}; remedy: make peers") from None
+        raise Refusal(f"{python} cannot be used: {reason}; remedy: {remedy}") from None
     if report["source"] != source():
         raise Refusal(f"{folder} has another horovod_opt.io than this command, so it would measure "
-                      "that one; remedy: make peers")
+                      f"that one; remedy: {remedy}")
     return Environment(str(python), report["version"], report["versions"],
-                       f"it is not in {folder}; remedy: make peers")
+                       f"it is not in {folder}; remedy: {remedy}")
 
 
 def source() -> str:

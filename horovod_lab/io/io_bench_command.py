@@ -7,23 +7,27 @@ import sys
 from pathlib import Path
 
 from horovod_lab.bench.suite_options import add_length, add_output
+from horovod_lab.io.crashes import DRAWN
 from horovod_lab.io.data.jpegs import BYTES
 from horovod_lab.io.ladder.place import MEMORY, SHARED_BUFFERS
 from horovod_lab.io.peers import PEERS
+from horovod_lab.io.savers import SAVERS, TIMED
 from horovod_lab.io.strategies import RUNGS
 from horovod_lab.io.suites.stream.results import LABELS, PREPROCESSING
 from horovod_lab.io.suites.training.jobs import SOURCES
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import above_zero, not_negative, positive, some_of
 
-RECORDS, TRAINING, LMDB, STREAM = SUITES = ("records", "training", "lmdb", "stream")
+RECORDS, TRAINING, LMDB, STREAM, SAVING = SUITES = (
+    "records", "training", "lmdb", "stream", "savers")
 # By suite: what options that were not given are.
 DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": [64]},
             TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": [4], "seconds": 20.0,
                        "pixels": 96},
             LMDB: {"only": list(RUNGS), "ranks": [8], "nodes": 4, "batch": [2]},
             STREAM: {"only": list(LABELS), "ranks": [1], "nodes": 1, "batch": [64], "rounds": 6,
-                     "seconds": 0.5, "pixels": 224, "timeout": 3600.0}}
+                     "seconds": 0.5, "pixels": 224, "timeout": 3600.0},
+            SAVING: {"only": [*SAVERS, *TIMED], "batch": [1]}}
 WARM, DISK, PARALLEL = TESTBEDS = ("warm", "disk", "parallel")
 # Of a suite, by testbed.
 ON_TESTBEDS = {RECORDS: {
@@ -48,19 +52,21 @@ def add(commands: argparse._SubParsersAction) -> None:
         "ResNet50 in mode topo with several sources of input: images a second, and CPU time of "
         "the input. Suite lmdb reads an LMDB with LMDBIO's strategies: what each of them asks of "
         "the storage. Suite stream takes batches of JPEG files through tf.data: images a second "
-        "by number of threads, batch and prefetching, decoded and only read. "
+        "by number of threads, batch and prefetching, decoded and only read. Suite savers crashes "
+        "ways to save a checkpoint, those of .venv-savers, which make savers makes, and shows what "
+        "their loaders find. "
         "Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
         "interrupted goes on when it is started again. Exit status 2 if jobs failed, 130 if "
         "interrupted.")
     parser.add_argument("--suite", choices=SUITES, default=RECORDS,
                         help="records: small ones, out of a warm page cache; training: the same "
                         "bytes trained on; lmdb: LMDBIO's strategies; stream: JPEG files through "
-                        "tf.data (%(default)s)")
-    parser.add_argument("--only", type=some_of([*PEERS, *SOURCES, *RUNGS, *LABELS]),
-                        metavar="PIPELINES",
+                        "tf.data; savers: checkpoints and crashes (%(default)s)")
+    names = [*PEERS, *SOURCES, *RUNGS, *LABELS, *SAVERS, *TIMED]
+    parser.add_argument("--only", type=some_of(names), metavar="PIPELINES",
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
                         f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)}; of stream "
-                        f"{','.join(LABELS)})")
+                        f"{','.join(LABELS)}; of savers {','.join([*SAVERS, *TIMED])})")
     parser.add_argument("--stand", choices=TESTBEDS, default=WARM,
                         help="of all suites but training: warm, the page cache; disk, 200 "
                         "requests a second; parallel, one server of several simulated nodes. The "
@@ -105,6 +111,10 @@ def add(commands: argparse._SubParsersAction) -> None:
                         help="where the data is kept for the next time (OUTPUT/io-data)")
     parser.add_argument("--peers", type=Path, default=Path(".venv-peers"), metavar="FOLDER",
                         help="the environment of the other pipelines (%(default)s)")
+    parser.add_argument("--savers", type=Path, default=Path(".venv-savers"), metavar="FOLDER",
+                        help="the environment of the savers (%(default)s)")
+    parser.add_argument("--drawn", type=positive, default=DRAWN, metavar="N",
+                        help="of savers: subsets drawn where there are over 1024 (%(default)s)")
     add_output(parser, "io-SUITE.json, and pictures")
     parser.set_defaults(run=_run_until_ended)
 
@@ -146,6 +156,10 @@ def _run(options: argparse.Namespace) -> int:
               f"{', '.join(foreign_names)}; remedy: some of {', '.join(defaults['only'])}",
               file=sys.stderr)
         return 2
+    if options.suite == SAVING and options.stand != WARM:
+        print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} has a storage "
+              "of its own; remedy: no --stand", file=sys.stderr)
+        return 2
     if options.suite == TRAINING and options.stand != WARM:
         print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "
               "the page cache; remedy: --suite records", file=sys.stderr)
@@ -161,6 +175,8 @@ def _run(options: argparse.Namespace) -> int:
         from horovod_lab.io.suites.training import suite
     elif options.suite == LMDB:
         from horovod_lab.io.suites.lmdb import suite
+    elif options.suite == SAVING:
+        from horovod_lab.io.suites.savers import suite
     elif options.suite == STREAM:
         from horovod_lab.io.suites.stream import suite
     else:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from horovod_opt.io import elastic, keras, tensorflow, torch
     from horovod_opt.io.batch import BatchInfo
+    from horovod_opt.io.checkpoints.burst_buffer import BurstBuffer
     from horovod_opt.io.data import Data
     from horovod_opt.io.data_opener import open
     from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, ReaderEnded, Stale
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from horovod_opt.io.sample import Sample
     from horovod_opt.io.sample_batch import SampleBatch
 
-__all__ = ["BatchInfo", "Communication", "Damaged", "Data", "DataError", "InputError", "Missing",
-           "ReaderEnded", "Sample", "SampleBatch", "Stale", "elastic", "keras", "open",
-           "tensorflow", "torch"]
+__all__ = ["BatchInfo", "BurstBuffer", "Communication", "Damaged", "Data", "DataError",
+           "InputError", "Missing", "ReaderEnded", "Sample", "SampleBatch", "Stale", "elastic",
+           "keras", "open", "tensorflow", "torch"]
 
-_MODULES = {"BatchInfo": "batch", "Communication": "job.communication", "Data": "data",
+_MODULES = {"BatchInfo": "batch", "BurstBuffer": "checkpoints.burst_buffer",
+            "Communication": "job.communication", "Data": "data",
             "Sample": "sample", "SampleBatch": "sample_batch", "open": "data_opener",
             **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "ReaderEnded",
                              "Stale"), "errors")}

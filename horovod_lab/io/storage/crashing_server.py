@@ -1,12 +1,15 @@
 """The server of a parallel file system that is written to, and that can crash.
 
-    python -m horovod_lab.io.storage.crashing_server FOLDER CAPACITY FD...
+    python -m horovod_lab.io.storage.crashing_server FOLDER CAPACITY BANDWIDTH CACHE FD...
 
 As file_server.py, but nodes can write. What they write is in this process's memory, at most
-CAPACITY bytes; FOLDER, with which it begins, never changes. Two more lines of its input are
+CAPACITY bytes, BANDWIDTH of them a second; FOLDER, with which it begins, never changes. CACHE is
+`keep` if nodes may read what they have written from their page caches, else `drop`. Three more
+lines of its input are
 
     crash AFTER SEED    when AFTER more changes and syncs are done; SEED is a number, or `none`
     restart
+    record PATH         of operations from now on, which is before the first one
 
 From a crash to the restart every request is answered by EIO.
 """
@@ -21,9 +24,9 @@ import time
 from pathlib import Path
 from typing import Optional
 
+from horovod_lab.io.crashes.operations import RecordingTree, log_to
 from horovod_lab.io.storage import fuse_changes as changes
 from horovod_lab.io.storage import fuse_messages as fuse
-from horovod_lab.io.storage.crashing_tree import CrashingTree
 from horovod_lab.io.storage.file_server import FileServer
 from horovod_lab.io.storage.timing_model import Speed, WriteTimingModel
 from horovod_lab.io.storage.writable_files import WritableFiles
@@ -33,6 +36,7 @@ class CrashingServer(FileServer):
     buffer = changes.BUFFER
     _files: WritableFiles
     _timing: WriteTimingModel
+    _tree: RecordingTree
     _is_down = False
     _changes_left: Optional[int] = None  # changes and syncs until the crash
     _seed: Optional[int] = None
@@ -47,6 +51,8 @@ class CrashingServer(FileServer):
         elif order == "restart":
             self._refuse_all()
             self._is_down, self._changes_left = False, None
+        elif order == "record":
+            self._tree.log = log_to(open(*more, "wb"))
         else:
             super()._obey(order)
 
@@ -85,9 +91,12 @@ class CrashingServer(FileServer):
         return super()._answer(request)
 
 
-def main(folder: str, capacity: str, *nodes: str) -> None:
-    files = WritableFiles(CrashingTree(Path(folder), int(capacity)))
-    CrashingServer(files, [int(node) for node in nodes], WriteTimingModel(Speed())).run()
+def main(folder: str, capacity: str, bandwidth: str, cache: str, *nodes: str) -> None:
+    tree = RecordingTree(Path(folder), int(capacity))
+    server = CrashingServer(WritableFiles(tree, cache == "keep"), [int(node) for node in nodes],
+                            WriteTimingModel(Speed(float(bandwidth))))
+    server._tree = tree
+    server.run()
 
 
 if __name__ == "__main__":

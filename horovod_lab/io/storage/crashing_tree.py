@@ -143,6 +143,9 @@ class CrashingTree:
         file.content.truncate(size)
         self.touch(file, is_written=True)
 
+    def sync(self, node: Node) -> None:
+        node.sync()
+
     def touch(self, node: Node, is_written: bool = False) -> None:
         now = self.now()
         times = {"mtime_ns": now} if is_written else {}

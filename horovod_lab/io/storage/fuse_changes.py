@@ -61,14 +61,15 @@ class Create(NamedTuple):
     flags: int
 
 
-def init_reply(request: fuse.Request) -> list[bytes]:
-    """The answer to INIT."""
-    return fuse.init_reply(request, INIT_FLAGS, MOST_WRITTEN)
+def init_reply(request: fuse.Request, keeps_cache: bool) -> list[bytes]:
+    """The answer to INIT. With `keeps_cache` what is cached of a changed file stays."""
+    flags = INIT_FLAGS & ~AUTO_INVALIDATION if keeps_cache else INIT_FLAGS
+    return fuse.init_reply(request, flags, MOST_WRITTEN)
 
 
-def open_reply(handle: int) -> bytes:
+def open_reply(handle: int, keeps_cache: bool) -> bytes:
     """Without any flag: what is cached of the file, or of the folder, is forgotten."""
-    return fuse.OPENED.pack(handle, 0, 0)
+    return fuse.OPENED.pack(handle, fuse.KEEP_CACHE if keeps_cache else 0, 0)
 
 
 def write_reply(size: int) -> bytes:

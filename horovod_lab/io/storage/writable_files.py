@@ -33,10 +33,10 @@ class Handle:
 
 
 class WritableFiles:
-    init_reply = staticmethod(changes.init_reply)
+    """`keeps_cache`: a node reads from its page cache what it has written, as of a local disk."""
 
-    def __init__(self, tree: CrashingTree):
-        self._tree = tree
+    def __init__(self, tree: CrashingTree, keeps_cache: bool = False):
+        self._tree, self._keeps_cache = tree, keeps_cache
         self._handles = itertools.count(1)
         self._inodes = itertools.count(fuse.ROOT + 1)
         self._open_handles: dict[int, Handle] = {}
@@ -59,6 +59,9 @@ class WritableFiles:
         root = self._tree.root
         self._numbers: WeakKeyDictionary[Node, int] = WeakKeyDictionary({root: fuse.ROOT})
         self._nodes: WeakValueDictionary[int, Node] = WeakValueDictionary({fuse.ROOT: root})
+
+    def init_reply(self, request: fuse.Request) -> list[bytes]:
+        return changes.init_reply(request, self._keeps_cache)
 
     def crash(self, seed: Optional[int]) -> None:
         self._open_handles.clear()
@@ -168,7 +171,7 @@ class WritableFiles:
         return [fuse.list_reply(handle.names, first, size)]
 
     def _sync(self, request: fuse.Request) -> list[bytes]:
-        self._handle(request).node.sync()
+        self._tree.sync(self._handle(request).node)
         return []
 
     def _statistics(self, request: fuse.Request) -> list[bytes]:
@@ -212,7 +215,7 @@ class WritableFiles:
         self._open_handles[number] = Handle(node)
         if isinstance(node, File):
             node.opens += 1
-        return changes.open_reply(number)
+        return changes.open_reply(number, self._keeps_cache and isinstance(node, File))
 
 
 def _status(node: Node) -> fuse.Status:

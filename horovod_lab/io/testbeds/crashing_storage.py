@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from horovod_lab.io.storage.timing_model import Speed
 from horovod_lab.io.testbeds import requirements
 from horovod_lab.io.testbeds.mounted_server import MountedServer
 from horovod_lab.io.testbeds.nodes import PROGRAMS, Nodes
@@ -38,11 +39,15 @@ class CrashingStorage:
         nodes: how many; each has mounts and a /dev/shm of its own, and the machine's network.
         is_paced: whether it has the speed of `--testbed parallel`, or answers at once.
         capacity: bytes that can be written before ENOSPC.
+        bandwidth: of a paced one, bytes a second.
+        keeps_cache: of one node: it reads what it has written from its page cache, as of a disk.
     """
 
-    def __init__(self, folder: Path, nodes: int = 1, is_paced: bool = False, capacity: int = GIB):
+    def __init__(self, folder: Path, nodes: int = 1, is_paced: bool = False, capacity: int = GIB,
+                 bandwidth: float = Speed().bandwidth, keeps_cache: bool = False):
         self.folder, self.nodes = folder.resolve(), nodes
-        self._is_paced, self._capacity = is_paced, capacity
+        self._is_paced, self._capacity, self._bandwidth = is_paced, capacity, bandwidth
+        self._cache = "keep" if keeps_cache else "drop"
 
     @classmethod
     def check(cls) -> None:
@@ -54,9 +59,9 @@ class CrashingStorage:
         self.check()
         with ExitStack() as stack:
             self._node_set = stack.enter_context(closing(Nodes(self.nodes, own_networks=False)))
+            arguments = [self.folder, self._capacity, self._bandwidth, self._cache]
             self._server = MountedServer(stack, self._node_set, self.nodes, self.folder,
-                                         "crashing", SERVER, [self.folder, self._capacity],
-                                         is_read_only=False)
+                                         "crashing", SERVER, arguments, is_read_only=False)
             self._server.tell("begin")
             if not self._is_paced:
                 self._server.tell("release")
@@ -88,6 +93,11 @@ class CrashingStorage:
     def restart(self) -> None:
         """After a crash; or there will be none."""
         self._server.tell("restart")
+
+    def record(self, path: Path) -> None:
+        """From now on, when nothing was changed yet, operations are written to this file, outside
+        of the storage: what horovod_lab.io.crashes.states makes its crashes of."""
+        self._server.tell(f"record {path}")
 
     def begin(self) -> None:
         """Counters count from 0."""

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import keras
 import numpy as np
 
 from horovod_opt.io.batch_counter import BatchCounter
+from horovod_opt.io.checkpoints.signals import STOP
+from horovod_opt.io.checkpoints.training import TrainingCheckpoints
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.job.agreement import require_equal, run_together
-from horovod_opt.io.keras.checkpoints import Checkpoints
+from horovod_opt.io.job.agreement import require_equal
 from horovod_opt.io.keras.pipeline import find_fit, require_countable
 from horovod_opt.io.node_reader.node_cache import SAME_PLACE
 from horovod_opt.io.step_source import StepSource
 
+WEIGHTS = "model.weights.h5"
 _EPOCH_IS_OVER = "the epoch is over"  # of stop_training: as good as True for fit()
 
 
@@ -32,26 +35,36 @@ class Resume(keras.callbacks.Callback):
 
     With a `folder`, which all ranks share, rank 0 saves weights, optimizer and position there,
     together: after each epoch and after every `every` batches. fit() goes on with the newest, on
-    any number of ranks. Other callbacks that look at the position, such as
+    any number of ranks. With `fast` it saves there, and the version is copied to `folder` while the
+    training goes on, as hio.BurstBuffer does. Other callbacks that look at the position, such as
     CommitStateCallback, come after this one.
 
     Args:
         data: what the training reads; not that of validation.
         folder: where checkpoints are kept; without, nothing is saved or loaded.
         every: batches; None: only after each epoch.
+        fast: a folder on rank 0's node, for this job alone.
+        keep: how many versions `folder` keeps.
+        signals: at the next batch after SIGTERM or SIGINT, if it is one of these, fit() saves and
+            ends; after any other of these it saves. Several ranks agree on it in every tenth batch.
 
     Raises:
         InputError: on all ranks, if one cannot load; for a dataset whose batches cannot be counted.
     """
 
     def __init__(self, data: Data, folder: Union[str, os.PathLike, None] = None,
-                 every: Optional[int] = None):
+                 every: Optional[int] = None, fast: Union[str, os.PathLike, None] = None,
+                 keep: int = 1, signals: Sequence[int] = ()):
         super().__init__()
         if every is not None and (not isinstance(every, int) or every < 1 or folder is None):
             raise InputError(f"every={every!r} with folder={folder!r}; remedy: a whole number of "
                              "at least 1, and a folder")
         self._data, self._every = data, every
-        self._checkpoints = None if folder is None else Checkpoints(Path(folder))
+        if folder is None and (fast is not None or signals):
+            raise InputError(f"fast={fast!r} and signals={list(signals)!r} without a folder; "
+                             "remedy: folder=, where versions are kept")
+        self._checkpoints = (None if folder is None else
+                             TrainingCheckpoints(data, folder, fast, keep, signals))
         self._counter = BatchCounter(data)
         self._batches_done = self._batches_saved = self._batches_before = 0
         self._source: Optional[StepSource] = None
@@ -63,7 +76,8 @@ class Resume(keras.callbacks.Callback):
         self._source = fit and require_countable(fit, self._data)
         self._steps_per_epoch = fit and fit.steps_per_epoch
         if self._checkpoints is not None:
-            self._load(self._checkpoints)
+            self._checkpoints.open()
+            self._checkpoints.load(self._load_weights)
         require_equal(self._data.ranks, {"epoch": self._data.epoch,
                                          "position": self._data.position}, SAME_PLACE)
         self._counter.follow_each_other = self._steps_per_epoch is not None
@@ -95,6 +109,11 @@ class Resume(keras.callbacks.Callback):
         if self._every is not None and self._batches_done - self._batches_saved >= self._every:
             self._batches_saved = self._batches_done
             self._save()
+        asked = self._checkpoints and self._checkpoints.asked()
+        if asked:
+            self._save()
+        if asked == STOP:
+            self.model.stop_training = True
         # An epoch that was begun earlier is shorter than fit() expects. Where it runs into the end
         # of the data, it counts one more step of the optimizer.
         is_over = (self._counter.is_rest_over(self._batches_done)
@@ -112,26 +131,16 @@ class Resume(keras.callbacks.Callback):
     def on_train_end(self, logs: Optional[dict] = None) -> None:
         self._counter.stop()
         self.model._initial_epoch = None
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _save(self) -> None:
-        if self._checkpoints is not None and self._data.ranks.rank == 0:
-            self._checkpoints.save(self.model, self._data.state_dict())
+        if self._checkpoints is not None:
+            self._checkpoints.save(lambda folder: self.model.save_weights(folder / WEIGHTS))
 
-    def _load(self, checkpoints: Checkpoints) -> None:
-        """Rank 0 says which."""
-        data, model = self._data, self.model
-        is_first = data.ranks.rank == 0
-        newest = run_together(data.ranks, checkpoints.newest if is_first else lambda: None)
-        name = data.ranks.allgather(b"" if newest is None else newest.name.encode())[0].decode()
-        if not name:
-            return
-        optimizer = getattr(model, "optimizer", None)
+    def _load_weights(self, folder: Path) -> None:
+        """Of the model and its optimizer."""
+        optimizer = getattr(self.model, "optimizer", None)
         if optimizer is not None and not optimizer.built:
-            optimizer.build(model.trainable_variables)  # else nothing of it is loaded
-
-        state: dict[str, Any] = run_together(
-            data.ranks, lambda: checkpoints.load(checkpoints.folder / name, model))
-        run_together(data.ranks, lambda: data.take_state(state))
-        data.renew_loaders()  # which asks the others itself
-        require_equal(data.ranks, {"epoch": data.epoch, "position": data.position},
-                      "a folder that all ranks share")
+            optimizer.build(self.model.trainable_variables)  # else nothing of it is loaded
+        self.model.load_weights(folder / WEIGHTS)

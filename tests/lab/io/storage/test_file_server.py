@@ -35,7 +35,7 @@ from horovod_lab.io.storage import crashing_server, timing_model
 class Speed(timing_model.Speed):
     delays = itertools.chain(25 * [0.0], itertools.repeat(3600.0))
     delay = property(lambda self: next(self.delays))
-crashing_server.Speed = Speed
+crashing_server.Speed = lambda bandwidth: Speed()
 crashing_server.main(*sys.argv[1:])
 """
 
@@ -167,7 +167,7 @@ def test_nobody_writes_to_what_is_only_read(folder):
 
 
 def test_what_is_under_way_fails_in_a_crash_and_is_not_done(folder):
-    with Kernel(folder, CRASHING, str(1 << 20), program=("-c", SLOW)) as kernel:
+    with Kernel(folder, CRASHING, str(1 << 20), "1e9", "drop", program=("-c", SLOW)) as kernel:
         kernel.tell("begin")
         body = changes.CREATE_IN.pack(os.O_WRONLY, 0o100644, 0, 0) + b"%d\0"
         for unique in range(50):
@@ -186,7 +186,7 @@ def test_what_is_under_way_fails_in_a_crash_and_is_not_done(folder):
 
 
 def test_a_handle_or_an_inode_of_nothing_is_refused(folder):
-    with Kernel(folder, CRASHING, str(1 << 20)) as kernel:
+    with Kernel(folder, CRASHING, str(1 << 20), "1e9", "drop") as kernel:
         assert kernel.ask(fuse.READ, 99, read_body(0, 10))[0] == errno.EIO
         assert kernel.ask(fuse.LOOKUP, 99, b"sub\0")[0] == errno.ESTALE
         assert kernel.ask(22, ROOT)[0] == errno.ENOSYS  # attributes with names

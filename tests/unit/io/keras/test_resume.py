@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import warnings
+from pathlib import Path
 
+import numpy as np
 import pytest
 from data_sets import tfrecord
 
@@ -15,6 +19,12 @@ import horovod_opt.io as hio
 
 pytestmark = pytest.mark.usefixtures("source")
 COUNT = 100
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch) -> None:
+    """What has to be synced is tried in checkpoints/test_crashes.py; here it takes time alone."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture
@@ -52,6 +62,19 @@ class Counting(keras.Model):
 
 class Stopped(Exception):
     pass
+
+
+def versions(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name[0] != "."]
+
+
+def made_older(folder: Path) -> Path:
+    """Its only version, as earlier releases have saved it."""
+    version, = versions(folder)
+    (folder / version / "0" / "MANIFEST").unlink()
+    epoch, position = divmod(int(version), COUNT)
+    (folder / version / "0").rename(folder / f"{epoch}-{position}")
+    return folder / f"{epoch}-{position}"
 
 
 class Stop(keras.callbacks.Callback):
@@ -97,8 +120,7 @@ def test_goes_on_with_the_newest_checkpoint(tfrecords, tmp_path, every, taken):
     resume = (tmp_path / "checkpoints", every)
     before, steps, _ = fitted(tfrecords, 3, Stop(1, 4), resume=resume)
     assert steps == 13 + 5
-    whole, = (tmp_path / "checkpoints").iterdir()
-    assert whole.name == f"1-{8 * taken}"
+    assert versions(tmp_path / "checkpoints") == [str(COUNT + 8 * taken)]
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Your input ran out of data")
         after, steps, data = fitted(tfrecords, 3, resume=resume)
@@ -214,7 +236,7 @@ def test_a_pass_that_only_builds_the_model_loses_no_place(tfrecords):
 
 def test_a_checkpoint_of_other_data_is_refused(tfrecords, tmp_path):
     fitted(tfrecords, 1, resume=(tmp_path / "checkpoints",))
-    state = next((tmp_path / "checkpoints").iterdir()) / "data.json"
+    state = made_older(tmp_path / "checkpoints") / "data.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "seed": 6}))
     with pytest.raises(hio.InputError, match="seed: 6 in the state, 5 here"):
         fitted(tfrecords, 1, resume=(tmp_path / "checkpoints",))
@@ -222,10 +244,44 @@ def test_a_checkpoint_of_other_data_is_refused(tfrecords, tmp_path):
 
 def test_what_was_not_saved_to_its_end_is_not_loaded(tfrecords, tmp_path):
     fitted(tfrecords, 1, resume=(tmp_path / "checkpoints",))
-    (tmp_path / "checkpoints" / ".9-9.17").mkdir()
+    (tmp_path / "checkpoints" / ".part-999-0-aa").mkdir()
     _, steps, _ = fitted(tfrecords, 2, resume=(tmp_path / "checkpoints",))
     assert steps == 2 * 13
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["2-0"]
+    assert versions(tmp_path / "checkpoints") == [str(2 * COUNT)]
+
+
+def test_a_folder_of_an_earlier_release_is_gone_on_with(tfrecords, tmp_path):
+    fitted(tfrecords, 1, resume=(tmp_path / "checkpoints",))
+    made_older(tmp_path / "checkpoints")
+    counts, steps, _ = fitted(tfrecords, 2, resume=(tmp_path / "checkpoints",))
+    assert steps == 2 * 13 and counts == [1] * COUNT
+    assert versions(tmp_path / "checkpoints") == [str(2 * COUNT)]
+
+
+def test_with_a_fast_folder_the_newest_is_there_and_in_the_folder(tfrecords, tmp_path):
+    resume = (tmp_path / "checkpoints", 3, tmp_path / "fast")
+    before, _, _ = fitted(tfrecords, 2, Stop(1, 2), resume=resume)
+    after, steps, _ = fitted(tfrecords, 2, resume=resume)
+    assert steps == 2 * 13 and [a + b for a, b in zip(before, after)] == [2] * COUNT
+    assert versions(tmp_path / "checkpoints") == versions(tmp_path / "fast") == [str(2 * COUNT)]
+
+
+def test_a_signal_saves_and_ends_the_training(tfrecords, tmp_path):
+    class Kill(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    resume = (tmp_path / "checkpoints", None, None, 1, (signal.SIGTERM,))
+    _, _, data = fitted(tfrecords, 2, Kill(), resume=resume)
+    assert (data.epoch, data.position) == (0, 4 * 8)
+    assert versions(tmp_path / "checkpoints") == [str(4 * 8)]
+
+
+def test_fast_and_signals_need_a_folder(tfrecords, tmp_path):
+    with hio.open(tfrecords, seed=5) as data:
+        with pytest.raises(hio.InputError, match="without a folder; remedy: folder="):
+            hio.keras.Resume(data, fast=tmp_path / "fast")
 
 
 def test_a_resumed_training_is_the_uninterrupted_one(tfrecords, tmp_path):
@@ -248,6 +304,21 @@ def test_a_resumed_training_is_the_uninterrupted_one(tfrecords, tmp_path):
     stopped = trained(Stop(1, 4), resume=resume)  # 18 batches: two of the fifth sum
     assert stopped != whole
     assert trained(resume=resume) == whole
+
+
+def test_savers_of_keras_and_tensorflow_save_into_a_buffer(tmp_path):
+    model = Counting()
+    with hio.BurstBuffer(tmp_path / "fast", tmp_path / "slow") as buffer:
+        with buffer.save(1) as folder:
+            tf.train.Checkpoint(model=model).write(str(folder / "model"))
+        before = model.get_weights()
+        model.set_weights([weights + 1 for weights in before])
+        tf.train.Checkpoint(model=model).read(str(buffer.restore() / "model"))
+        assert all(map(np.array_equal, before, model.get_weights()))
+        small = keras.Sequential([keras.Input((1,)), keras.layers.Dense(2)])
+        buffer.save_with(2, lambda folder: small.save(folder / "model.keras"))
+        again = keras.models.load_model(buffer.restore() / "model.keras")
+        assert all(map(np.array_equal, small.get_weights(), again.get_weights()))
 
 
 class StopEarly(keras.callbacks.Callback):
