@@ -29,6 +29,7 @@ KINDS = {
     "steps": "horovod_lab.bench.steps.steps_pictures",
     "nodes": "horovod_lab.bench.nodes.nodes_pictures",
     "sizes": "horovod_lab.bench.sizes.sizes_pictures",
+    "c10d": "horovod_lab.bench.c10d.c10d_pictures",
     "traversal": "horovod_lab.report.graph_analysis_section",
 }
 PIXELS_PER_INCH = 96  # of CSS

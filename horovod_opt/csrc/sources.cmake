@@ -21,7 +21,7 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_rendezvous.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/call_group.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/ordered_group.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
@@ -123,7 +123,7 @@ set(HOROVOD_OPT_C10D_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/base/float16.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/elements/arithmetic.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/elements/tensor_view.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/call_group.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/ordered_group.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc

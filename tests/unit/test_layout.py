@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,29 @@ def test_a_training_loads_nothing_of_the_lab(module):
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          cwd=ROOT, check=True)
     assert run.stdout == "[]\n"
+
+
+
+
+TYPE = re.compile(
+    r"(?:class|struct|enum class|enum) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: :| \{)")
+
+
+def test_a_type_of_c_plus_plus_has_a_name_of_its_own():
+    """Two of a name in one namespace, in sources that never include both, link without a word, and
+    one has the other's functions (the one definition rule)."""
+    files = defaultdict(set)
+    for path in code():
+        if path.suffix == ".py" or "csrc" not in path.parts:
+            continue
+        is_of_one_file = False
+        for line in (ROOT / path).read_text().splitlines():
+            if line in ("namespace {", "}  // namespace"):
+                is_of_one_file = line == "namespace {"
+            elif (name := TYPE.match(line)) and not is_of_one_file:
+                files[name[1]].add(str(path))
+    assert len(files) > 100
+    assert {name: paths for name, paths in files.items() if len(paths) > 1} == {}
 
 
 def test_no_folder_is_crowded():

@@ -53,14 +53,14 @@ HvdoptBackend::HvdoptBackend(c10::intrusive_ptr<c10d::Store> store, int rank, in
 
 HvdoptBackend::~HvdoptBackend() { shutdown(); }
 
-const std::shared_ptr<CallGroup>& HvdoptBackend::Group() {
+const std::shared_ptr<OrderedGroup>& HvdoptBackend::Group() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!has_tried_) {
     has_tried_ = true;
     StoreMeeting meeting(store_, getRank(), getSize(), global_ranks_,
                          std::chrono::milliseconds(timeout_.load()));
     std::string error;
-    group_ = CallGroup::Start(meeting, name_, error);
+    group_ = OrderedGroup::Start(meeting, name_, error);
     if (!group_ && getRank() == 0) {
       say_("group " + name_ + " shares no memory, so gloo performs its calls: " + error);
     }
@@ -299,7 +299,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 void HvdoptBackend::abort() {
-  std::shared_ptr<CallGroup> group;
+  std::shared_ptr<OrderedGroup> group;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     group = group_;
@@ -308,7 +308,7 @@ void HvdoptBackend::abort() {
 }
 
 void HvdoptBackend::shutdown() {
-  std::shared_ptr<CallGroup> group;
+  std::shared_ptr<OrderedGroup> group;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     group = group_;

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/c10d/element_types.h"
-#include "horovod_opt/csrc/core/ordered_calls/call_group.h"
+#include "horovod_opt/csrc/core/ordered_calls/ordered_group.h"
 
 namespace horovod_opt {
 
@@ -96,7 +96,7 @@ class HvdoptBackend final : public c10d::Backend {
   };
 
   // None: its ranks are on several hosts. Made by the first call, collectively.
-  const std::shared_ptr<CallGroup>& Group();
+  const std::shared_ptr<OrderedGroup>& Group();
   c10d::Backend& BelowOurs(Kind kind);
   // Whether a reduction of these tensors is ours, as all ranks find.
   std::optional<ReductionOf> Ours(const Tensors& tensors, const c10d::ReduceOp& operation);
@@ -116,7 +116,7 @@ class HvdoptBackend final : public c10d::Backend {
 
   std::mutex mutex_;
   bool has_tried_ = false;
-  std::shared_ptr<CallGroup> group_;
+  std::shared_ptr<OrderedGroup> group_;
   c10::intrusive_ptr<c10d::Backend> below_;
 };
 

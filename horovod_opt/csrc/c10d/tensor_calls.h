@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/c10d/element_types.h"
-#include "horovod_opt/csrc/core/ordered_calls/call_group.h"
+#include "horovod_opt/csrc/core/ordered_calls/ordered_group.h"
 
 namespace horovod_opt {
 namespace tensor_calls {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "horovod_opt/csrc/core/ordered_calls/call_group.h"
+#include "horovod_opt/csrc/core/ordered_calls/ordered_group.h"
 
 namespace horovod_opt {
 
@@ -22,7 +22,7 @@ class CallWork final : public c10d::Work {
   using Future = c10::ivalue::Future;
 
   // `outputs`: what the future has, and result().
-  CallWork(int rank, c10d::OpType type, std::shared_ptr<CallGroup> group, OrderedCallPtr call,
+  CallWork(int rank, c10d::OpType type, std::shared_ptr<OrderedGroup> group, OrderedCallPtr call,
            std::vector<at::Tensor> outputs)
       : Work(rank, type),
         group_(std::move(group)),
@@ -106,7 +106,7 @@ class CallWork final : public c10d::Work {
     }
   }
 
-  const std::shared_ptr<CallGroup> group_;
+  const std::shared_ptr<OrderedGroup> group_;
   const OrderedCallPtr call_;
   const std::shared_ptr<Outcome> outcome_;
 };

@@ -78,15 +78,15 @@ struct OrderedCall {
 };
 using OrderedCallPtr = std::shared_ptr<OrderedCall>;
 
-class CallGroup final : public Watched, public std::enable_shared_from_this<CallGroup> {
+class OrderedGroup final : public Watched, public std::enable_shared_from_this<OrderedGroup> {
  public:
   using Clock = OrderedCall::Clock;
 
   // Collective over the meeting, whose ranks are the group's: all on one host, or there is the same
   // `error` on all and no group. `name`: for people.
-  static std::shared_ptr<CallGroup> Start(Meeting& meeting, const std::string& name,
-                                          std::string& error);
-  ~CallGroup() override;
+  static std::shared_ptr<OrderedGroup> Start(Meeting& meeting, const std::string& name,
+                                             std::string& error);
+  ~OrderedGroup() override;
 
   int ranks() const { return ranks_; }
 
@@ -112,7 +112,7 @@ class CallGroup final : public Watched, public std::enable_shared_from_this<Call
  private:
   static constexpr int kPlaces = 8;
 
-  CallGroup(GroupSegment segment, const Meeting& meeting, std::string name);
+  OrderedGroup(GroupSegment segment, const Meeting& meeting, std::string name);
   static std::size_t HeadBytes(int ranks);
 
   bool IsSmall(const OrderedCall& call) const;

@@ -1,6 +1,6 @@
 // Ranks are threads. Each makes the calls of one random program; who waits for which call, how and
 // when, is each rank's own.
-#include "horovod_opt/csrc/core/ordered_calls/call_group.h"
+#include "horovod_opt/csrc/core/ordered_calls/ordered_group.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 #include <vector>
 
 namespace horovod_opt {
-namespace call_group_test {
+namespace ordered_group_test {
 
 using namespace std::chrono_literals;
 
@@ -67,7 +67,7 @@ class ThreadMeeting final : public Meeting {
   const int rank_, ranks_;
 };
 
-using Group = std::shared_ptr<CallGroup>;
+using Group = std::shared_ptr<OrderedGroup>;
 using OnRank = std::function<void(Group&, int rank)>;
 
 void RunRanks(int ranks, const OnRank& on_rank) {
@@ -77,7 +77,7 @@ void RunRanks(int ranks, const OnRank& on_rank) {
     threads.emplace_back([&, rank] {
       ThreadMeeting meeting(table, rank, ranks);
       std::string error;
-      Group group = CallGroup::Start(meeting, "test", error);
+      Group group = OrderedGroup::Start(meeting, "test", error);
       ASSERT_NE(group, nullptr) << error;
       on_rank(group, rank);
     });
@@ -233,7 +233,7 @@ TEST_P(Programs, NoGroupWaitsForAnother) {
       for (Table& table : tables) {
         ThreadMeeting meeting(table, rank, ranks);
         std::string error;
-        groups.push_back(CallGroup::Start(meeting, "one of two", error));
+        groups.push_back(OrderedGroup::Start(meeting, "one of two", error));
         ASSERT_NE(groups.back(), nullptr) << error;
       }
       for (int step = 0; step < 6; ++step) {
@@ -267,7 +267,7 @@ std::string ErrorOf(const OrderedCallPtr& call) {
 }
 
 // Invariant 5, for each way in which two of three ranks can differ from the third.
-TEST(CallGroup, RanksThatDifferGetOneErrorAndNoResult) {
+TEST(OrderedGroup, RanksThatDifferGetOneErrorAndNoResult) {
   using Make = std::function<TrialPtr(int rank)>;
   const Make small = [](int rank) { return Sum(rank, 3, 10, 1); };
   const Make other_size = [](int rank) { return Sum(rank, 3, 11, 1); };
@@ -303,7 +303,7 @@ TEST(CallGroup, RanksThatDifferGetOneErrorAndNoResult) {
   }
 }
 
-TEST(CallGroup, WhoHasNotComeIsNamed) {
+TEST(OrderedGroup, WhoHasNotComeIsNamed) {
   for (const int count : {3, 140'000}) {
     std::promise<void> is_over;
     std::shared_future<void> over = is_over.get_future().share();
@@ -324,7 +324,7 @@ TEST(CallGroup, WhoHasNotComeIsNamed) {
   }
 }
 
-TEST(CallGroup, AfterAnAbortAllCallsOfAllRanksEnd) {
+TEST(OrderedGroup, AfterAnAbortAllCallsOfAllRanksEnd) {
   RunRanks(2, [](Group& group, int rank) {
     TrialPtr trial = Sum(rank, 2, 140'000, 1);
     if (rank == 1) {
@@ -339,7 +339,7 @@ TEST(CallGroup, AfterAnAbortAllCallsOfAllRanksEnd) {
 }
 
 // Who leaves has ended its calls; others may still be at the last one.
-TEST(CallGroup, WhoLeavesAfterItsLastCallHarmsNobody) {
+TEST(OrderedGroup, WhoLeavesAfterItsLastCallHarmsNobody) {
   for (int time = 0; time < 4; ++time) {
     RunRanks(3, [&](Group& group, int rank) {
       TrialPtr trial = Sum(rank, 3, time % 2 == 0 ? 8 : 140'000, 1);
@@ -353,7 +353,7 @@ TEST(CallGroup, WhoLeavesAfterItsLastCallHarmsNobody) {
   }
 }
 
-TEST(CallGroup, WhoLeavesBeforeACallIsNotWaitedFor) {
+TEST(OrderedGroup, WhoLeavesBeforeACallIsNotWaitedFor) {
   RunRanks(2, [&](Group& group, int rank) {
     if (rank == 1) return group.reset();
     TrialPtr trial = Sum(rank, 2, 8, 1);
@@ -364,5 +364,5 @@ TEST(CallGroup, WhoLeavesBeforeACallIsNotWaitedFor) {
   });
 }
 
-}  // namespace call_group_test
+}  // namespace ordered_group_test
 }  // namespace horovod_opt

@@ -1,4 +1,4 @@
-#include "horovod_opt/csrc/core/ordered_calls/call_group.h"
+#include "horovod_opt/csrc/core/ordered_calls/ordered_group.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -34,14 +34,14 @@ std::string Seconds(std::chrono::milliseconds time) {
 
 }  // namespace
 
-std::size_t CallGroup::HeadBytes(int ranks) {
+std::size_t OrderedGroup::HeadBytes(int ranks) {
   return static_cast<std::size_t>(
       WholeLines(static_cast<std::int64_t>(Presence::Bytes(ranks))) +
       WholeLines(static_cast<std::int64_t>(CallBoard::Bytes(ranks))) +
       WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks))));
 }
 
-CallGroup::CallGroup(GroupSegment segment, const Meeting& meeting, std::string name)
+OrderedGroup::OrderedGroup(GroupSegment segment, const Meeting& meeting, std::string name)
     : segment_(std::move(segment)),
       name_(std::move(name)),
       rank_(meeting.rank()),
@@ -60,14 +60,14 @@ CallGroup::CallGroup(GroupSegment segment, const Meeting& meeting, std::string n
   for (int rank = 0; rank < ranks_; ++rank) names_.push_back(meeting.NameOf(rank));
 }
 
-std::shared_ptr<CallGroup> CallGroup::Start(Meeting& meeting, const std::string& name,
-                                            std::string& error) {
+std::shared_ptr<OrderedGroup> OrderedGroup::Start(Meeting& meeting, const std::string& name,
+                                                  std::string& error) {
   std::vector<int> all(static_cast<std::size_t>(meeting.ranks()));
   for (int rank = 0; rank < meeting.ranks(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
   const std::size_t bytes = HeadBytes(meeting.ranks()) + NodeCollectives::Bytes(meeting.ranks());
   std::optional<GroupSegment> segment = ShareSegment(meeting, all, bytes, error);
   if (!segment) return nullptr;
-  std::shared_ptr<CallGroup> group(new CallGroup(std::move(*segment), meeting, name));
+  std::shared_ptr<OrderedGroup> group(new OrderedGroup(std::move(*segment), meeting, name));
   const bool enters =
       meeting.TakeStep([&] { watch::Do([&] { group->presence_.Enter(); }); }, error);
   if (!enters) return nullptr;
@@ -75,17 +75,17 @@ std::shared_ptr<CallGroup> CallGroup::Start(Meeting& meeting, const std::string&
   return group;
 }
 
-CallGroup::~CallGroup() {
+OrderedGroup::~OrderedGroup() {
   if (getpid() != process_) return;  // a child has neither the memory nor the thread
   Leave();
   watch::Do([&] { presence_.Close(); });
 }
 
-bool CallGroup::IsSmall(const OrderedCall& call) const {
+bool OrderedGroup::IsSmall(const OrderedCall& call) const {
   return call.reduction && call.reduction->Bytes() * ranks_ <= kSmall;
 }
 
-void CallGroup::Make(const OrderedCallPtr& call, bool wakes) {
+void OrderedGroup::Make(const OrderedCallPtr& call, bool wakes) {
   if (getpid() != process_) {
     throw GroupBroken("group " + name_ +
                       " was made before this process was forked; remedy: call "
@@ -133,19 +133,19 @@ void CallGroup::Make(const OrderedCallPtr& call, bool wakes) {
   changed_.notify_all();
 }
 
-void CallGroup::Write(OrderedCall& call) {
+void OrderedGroup::Write(OrderedCall& call) {
   if (call.is_written) return;
   board_.Write(call.number, call.tag, call.facts);
   call.is_written = true;
 }
 
-bool CallGroup::Contribute(OrderedCall& call) {
+bool OrderedGroup::Contribute(OrderedCall& call) {
   return places_.HasContributed(call.turn) ||
          places_.Contribute(call.turn, *call.reduction, call.tag);
 }
 
 // False if it was stopped.
-bool CallGroup::Perform(OrderedCall& call) {
+bool OrderedGroup::Perform(OrderedCall& call) {
   if (IsSmall(call)) {
     if (!ReduceInPlace(call)) return false;
   } else if (call.reduction) {
@@ -158,7 +158,7 @@ bool CallGroup::Perform(OrderedCall& call) {
   return true;
 }
 
-bool CallGroup::ReduceInPlace(OrderedCall& call) {
+bool OrderedGroup::ReduceInPlace(OrderedCall& call) {
   while (!Contribute(call)) {
     if (!places_.AwaitReaders(call.turn, stop_, waits_)) return false;
   }
@@ -176,7 +176,7 @@ bool CallGroup::ReduceInPlace(OrderedCall& call) {
   return true;
 }
 
-void CallGroup::PerformFirst(std::unique_lock<std::mutex>& lock) {
+void OrderedGroup::PerformFirst(std::unique_lock<std::mutex>& lock) {
   const OrderedCallPtr call = list_.front();
   list_.pop_front();
   current_ = call;
@@ -197,8 +197,8 @@ void CallGroup::PerformFirst(std::unique_lock<std::mutex>& lock) {
 }
 
 // With nothing performed and no lock held, `ended` may make calls and await them.
-void CallGroup::End(const OrderedCallPtr& call, std::exception_ptr error,
-                    std::unique_lock<std::mutex>& lock) {
+void OrderedGroup::End(const OrderedCallPtr& call, std::exception_ptr error,
+                       std::unique_lock<std::mutex>& lock) {
   if (error != nullptr) {
     if (broken_.empty()) {
       // Tags that differ are told to all ranks; the board says what the calls are.
@@ -226,7 +226,7 @@ void CallGroup::End(const OrderedCallPtr& call, std::exception_ptr error,
   lock.lock();
 }
 
-void CallGroup::Await(const OrderedCallPtr& call, std::chrono::milliseconds timeout) {
+void OrderedGroup::Await(const OrderedCallPtr& call, std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (timeout.count() > 0 && !call->is_done) {
     const auto until =
@@ -242,12 +242,12 @@ void CallGroup::Await(const OrderedCallPtr& call, std::chrono::milliseconds time
   }
 }
 
-bool CallGroup::HasEnded(const OrderedCallPtr& call) const {
+bool OrderedGroup::HasEnded(const OrderedCallPtr& call) const {
   std::lock_guard<std::mutex> lock(mutex_);
   return call->is_done;
 }
 
-void CallGroup::Run() {
+void OrderedGroup::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!has_left_ || !list_.empty()) {
     if (current_ == nullptr && !list_.empty() && (wanted_ > 0 || has_left_)) {
@@ -259,7 +259,7 @@ void CallGroup::Run() {
   board_.Leave(ended_);
 }
 
-void CallGroup::Leave() {
+void OrderedGroup::Leave() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (has_left_) return;
   has_left_ = true;
@@ -267,12 +267,12 @@ void CallGroup::Leave() {
   changed_.notify_all();
 }
 
-void CallGroup::Abort(const std::string& text) {
+void OrderedGroup::Abort(const std::string& text) {
   std::lock_guard<std::mutex> lock(mutex_);
   Break(text);
 }
 
-void CallGroup::Break(const std::string& text) {
+void OrderedGroup::Break(const std::string& text) {
   board_.Break(text);
   for (int looks = 0; looks < kLooks && broken_.empty(); ++looks) {
     broken_ = board_.Breakage();  // another rank's, perhaps, which it is writing
@@ -285,7 +285,7 @@ void CallGroup::Break(const std::string& text) {
   changed_.notify_all();
 }
 
-void CallGroup::LookAfter() {
+void OrderedGroup::LookAfter() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!broken_.empty()) return;
   std::string trouble = board_.Breakage();
@@ -293,7 +293,7 @@ void CallGroup::LookAfter() {
   if (!trouble.empty()) Break(trouble);
 }
 
-std::string CallGroup::FindTrouble() {
+std::string OrderedGroup::FindTrouble() {
   const OrderedCallPtr call = current_ != nullptr ? current_
                               : list_.empty()     ? nullptr
                                                   : list_.front();
@@ -328,12 +328,12 @@ std::string CallGroup::FindTrouble() {
   return "";
 }
 
-std::string CallGroup::Describe(const OrderedCall& call) const {
+std::string OrderedGroup::Describe(const OrderedCall& call) const {
   return std::string(call.facts.Name()) + " " + std::to_string(call.number) + " of group " + name_ +
          call.facts.Text();
 }
 
-std::string CallGroup::NamesOf(const std::vector<int>& ranks) const {
+std::string OrderedGroup::NamesOf(const std::vector<int>& ranks) const {
   std::vector<int> names;
   for (int rank : ranks) names.push_back(names_[static_cast<std::size_t>(rank)]);
   std::sort(names.begin(), names.end());
