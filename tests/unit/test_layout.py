@@ -54,8 +54,6 @@ def test_a_training_loads_nothing_of_the_lab(module):
     assert run.stdout == "[]\n"
 
 
-
-
 TYPE = re.compile(
     r"(?:class|struct|enum class|enum) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: :| \{)")
 

@@ -20,8 +20,8 @@ class Meeting {
   // Every rank's text, by rank, on every rank.
   virtual std::vector<SharedText> Gather(const std::string& text) = 0;
 
-  // Takes a step on every rank: no rank goes on before all have ended it. True if none has thrown,
-  // else `error` is the first problem, as "rank 3: no memory".
+  // Takes a step on every rank: no rank goes on before all have ended it. True if none has thrown
+  // and `error` is empty, else that is the first problem, as "rank 3: no memory".
   bool TakeStep(const std::function<void()>& step, std::string& error) {
     std::string problem;
     try {
@@ -31,6 +31,7 @@ class Meeting {
       if (problem.empty()) problem = "an error without a text";
     }
     const auto problems = Gather(problem);
+    error.clear();
     for (std::size_t rank = 0; rank < problems.size(); ++rank) {
       if (problems[rank].str().empty()) continue;
       error =
