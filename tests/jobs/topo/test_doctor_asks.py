@@ -27,14 +27,17 @@ def asked(shared_job):
 def conclusions(answer: dict) -> list[str]:
     assert answer["problems"] == []
     (job,) = answer["jobs"]
-    return job["conclusions"]
+    # On a busy machine a thread may be off its core for 200 ms, with a lock.
+    return [line for line in job["conclusions"] if "has held the lock of" not in line]
 
 
 @CHECKS
 @pytest.mark.parametrize("question", ["new", "again", "lock"])
 def test_names_the_tensor_the_missing_rank_and_how_long(asked, controller, mode, question):
     answers, pids = asked(controller, mode)
-    first, second = conclusions(answers[question])
+    found = conclusions(answers[question])
+    assert len(found) == 2, found
+    first, second = found
     name = re.escape(f"allreduce.{mode}.{question}")
     assert re.fullmatch(rf"Rank 0 waits for '{name}' \(\d+\.\d s\), which rank 1 has not called\.",
                         first)
