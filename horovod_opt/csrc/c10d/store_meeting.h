@@ -12,7 +12,7 @@
 namespace horovod_opt {
 
 // Its keys are the group's alone. What ranks show stays in the store: a few short texts a group.
-class StoreMeeting final : public Meeting {
+class StoreMeeting final : public RankMeeting {
  public:
   // `names`: of the group's ranks, in the job; empty: their numbers in the group.
   StoreMeeting(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, std::vector<int> names,

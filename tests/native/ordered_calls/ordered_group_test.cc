@@ -52,7 +52,7 @@ class Table {
   int shown_ = 0, round_ = 0;
 };
 
-class ThreadMeeting final : public Meeting {
+class ThreadMeeting final : public RankMeeting {
  public:
   ThreadMeeting(Table& table, int rank, int ranks) : table_(table), rank_(rank), ranks_(ranks) {}
   int rank() const override { return rank_; }

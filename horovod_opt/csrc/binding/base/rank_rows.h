@@ -27,7 +27,7 @@ std::vector<SharedText> GatherRows(horovod::common::Controller& controller, cons
 TextByRank GatherByRank(horovod::common::Controller& controller, const std::string& row);
 
 // What core asks for, of a controller's ranks, which are named by their numbers in the job.
-class ControllerMeeting final : public Meeting {
+class ControllerMeeting final : public RankMeeting {
  public:
   explicit ControllerMeeting(horovod::common::Controller& controller) : controller_(controller) {}
   int rank() const override;

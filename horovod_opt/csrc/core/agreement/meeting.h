@@ -12,9 +12,9 @@
 namespace horovod_opt {
 
 // Collective: all ranks make the same calls in the same order.
-class Meeting {
+class RankMeeting {
  public:
-  virtual ~Meeting() = default;
+  virtual ~RankMeeting() = default;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
   // Every rank's text, by rank, on every rank.

@@ -41,7 +41,7 @@ std::size_t OrderedGroup::HeadBytes(int ranks) {
       WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks))));
 }
 
-OrderedGroup::OrderedGroup(GroupSegment segment, const Meeting& meeting, std::string name)
+OrderedGroup::OrderedGroup(GroupSegment segment, const RankMeeting& meeting, std::string name)
     : segment_(std::move(segment)),
       name_(std::move(name)),
       rank_(meeting.rank()),
@@ -60,7 +60,7 @@ OrderedGroup::OrderedGroup(GroupSegment segment, const Meeting& meeting, std::st
   for (int rank = 0; rank < ranks_; ++rank) names_.push_back(meeting.NameOf(rank));
 }
 
-std::shared_ptr<OrderedGroup> OrderedGroup::Start(Meeting& meeting, const std::string& name,
+std::shared_ptr<OrderedGroup> OrderedGroup::Start(RankMeeting& meeting, const std::string& name,
                                                   std::string& error) {
   std::vector<int> all(static_cast<std::size_t>(meeting.ranks()));
   for (int rank = 0; rank < meeting.ranks(); ++rank) all[static_cast<std::size_t>(rank)] = rank;

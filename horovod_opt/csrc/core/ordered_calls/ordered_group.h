@@ -84,7 +84,7 @@ class OrderedGroup final : public Watched, public std::enable_shared_from_this<O
 
   // Collective over the meeting, whose ranks are the group's: all on one host, or there is the same
   // `error` on all and no group. `name`: for people.
-  static std::shared_ptr<OrderedGroup> Start(Meeting& meeting, const std::string& name,
+  static std::shared_ptr<OrderedGroup> Start(RankMeeting& meeting, const std::string& name,
                                              std::string& error);
   ~OrderedGroup() override;
 
@@ -112,7 +112,7 @@ class OrderedGroup final : public Watched, public std::enable_shared_from_this<O
  private:
   static constexpr int kPlaces = 8;
 
-  OrderedGroup(GroupSegment segment, const Meeting& meeting, std::string name);
+  OrderedGroup(GroupSegment segment, const RankMeeting& meeting, std::string name);
   static std::size_t HeadBytes(int ranks);
 
   bool IsSmall(const OrderedCall& call) const;

@@ -8,7 +8,7 @@ namespace horovod_opt {
 
 // In the order that segment_handover.h asks for: no rank begins a step before all have ended the
 // last one.
-std::optional<GroupSegment> ShareSegment(Meeting& meeting, const std::vector<int>& group,
+std::optional<GroupSegment> ShareSegment(RankMeeting& meeting, const std::vector<int>& group,
                                          std::size_t bytes, std::string& error) {
   const int ranks = static_cast<int>(group.size());
   const bool gives = ranks > 1 && group[0] == meeting.rank();

@@ -20,7 +20,7 @@ struct GroupSegment {
 
 // Collective over the meeting, whose ranks are in groups: `group` has this rank's, ascending. Every
 // rank gets `bytes` zeroed bytes, the same on all ranks of a group, or none and the same `error`.
-std::optional<GroupSegment> ShareSegment(Meeting& meeting, const std::vector<int>& group,
+std::optional<GroupSegment> ShareSegment(RankMeeting& meeting, const std::vector<int>& group,
                                          std::size_t bytes, std::string& error);
 
 }  // namespace horovod_opt
