@@ -68,10 +68,10 @@ def test_a_type_of_c_plus_plus_has_a_name_of_its_own():
             continue
         namespaces = []
         for line in (ROOT / path).read_text().splitlines():
-            if opened := re.fullmatch(r"namespace ?(\w*) \{", line):
+            if opened := re.fullmatch(r"namespace ?([\w:]*) \{", line):
                 namespaces.append(opened[1])
             elif line.startswith("}  // namespace"):
-                namespaces.pop()
+                del namespaces[-1:]
             elif (name := TYPE.match(line)) and namespaces == ["horovod_opt"]:
                 files[name[1]].add(str(path))
     assert len(files) > 100
