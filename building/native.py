@@ -23,7 +23,6 @@ import tensorflow as tf
 print(json.dumps([tf.__version__, tf.sysconfig.get_compile_flags(), tf.sysconfig.get_link_flags()]))
 """
 
-# Its headers need C++20 from 2.11 on.
 ASK_PYTORCH = """
 import json, sysconfig
 import torch
@@ -31,57 +30,45 @@ from torch.utils import cpp_extension
 includes = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
 folder = cpp_extension.TORCH_LIB_PATH
 abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
-print(json.dumps([torch.__version__, torch.distributed.is_available(), [
-    *(f"-I{path}" for path in includes), f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
-    "-DTORCH_EXTENSION_NAME=_backend", "-DUSE_C10D_GLOO"],
+assert torch.distributed.is_available()
+print(json.dumps([torch.__version__, [
+    *(f"-I{path}" for path in includes), f"-D_GLIBCXX_USE_CXX11_ABI={abi}"],
     [f"-L{folder}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"]]))
 """
 
 
 @dataclass(frozen=True)
-class PyTorch:
-    """What a backend for it is compiled with."""
+class Framework:
+    """What is compiled for it, with flags in its own words."""
 
     version: str
     compile_flags: tuple[str, ...]
     link_flags: tuple[str, ...]
 
 
-def find_pytorch(variables: Mapping[str, str]) -> PyTorch | None:
+def find_pytorch(variables: Mapping[str, str]) -> Framework | None:
     """None: there is none with torch.distributed that can be imported, or
     HOROVOD_WITHOUT_PYTORCH=1."""
     if variables.get("HOROVOD_WITHOUT_PYTORCH") == "1":
         return None
-    answer = subprocess.run([sys.executable, "-c", ASK_PYTORCH], env=dict(variables), check=False,
-                            cwd="/", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    if answer.returncode != 0:
-        return None
-    version, is_distributed, compile_flags, link_flags = json.loads(answer.stdout.splitlines()[-1])
-    if not is_distributed:
-        return None
-    return PyTorch(version, tuple(compile_flags), tuple(link_flags))
+    return _ask(ASK_PYTORCH, variables)
 
 
-@dataclass(frozen=True)
-class TensorFlow:
-    """What a kernel for it is compiled with, in its own words, of tf.sysconfig."""
-
-    version: str
-    compile_flags: tuple[str, ...]
-    link_flags: tuple[str, ...]
-
-
-def find_tensorflow(variables: Mapping[str, str]) -> TensorFlow | None:
+def find_tensorflow(variables: Mapping[str, str]) -> Framework | None:
     """None: there is none that can be imported, or HOROVOD_WITHOUT_TENSORFLOW=1."""
     if variables.get("HOROVOD_WITHOUT_TENSORFLOW") == "1":
         return None
-    answer = subprocess.run([sys.executable, "-c", ASK_TENSORFLOW], env=dict(variables),
-                            check=False, cwd="/", stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, text=True)
+    return _ask(ASK_TENSORFLOW, variables)
+
+
+def _ask(program: str, variables: Mapping[str, str]) -> Framework | None:
+    """What the program's last line says. None: it ends with an error."""
+    answer = subprocess.run([sys.executable, "-c", program], env=dict(variables), check=False,
+                            cwd="/", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if answer.returncode != 0:
         return None
     version, compile_flags, link_flags = json.loads(answer.stdout.splitlines()[-1])
-    return TensorFlow(version, tuple(compile_flags), tuple(link_flags))
+    return Framework(version, tuple(compile_flags), tuple(link_flags))
 
 
 def compile_libraries(env: Environment, source: Path, build: Path, output: Path, say) -> None:
@@ -116,7 +103,7 @@ def compile_reader(compiler: str, variables: Mapping[str, str], build: Path, out
     _compile_target("horovod_opt_io", "io", "", compiler, variables, build, output)
 
 
-def compile_kernel(tensorflow: TensorFlow, compiler: str, variables: Mapping[str, str], build: Path,
+def compile_kernel(tensorflow: Framework, compiler: str, variables: Mapping[str, str], build: Path,
                    output: Path) -> None:
     """The same of the library's kernel for this TensorFlow, which is found beside the library."""
     _compile_target("horovod_opt_io_tensorflow", "io", f"-{tensorflow.version}", compiler,
@@ -126,7 +113,7 @@ def compile_kernel(tensorflow: TensorFlow, compiler: str, variables: Mapping[str
                     f"-DHOROVOD_OPT_TENSORFLOW_LINK={';'.join(tensorflow.link_flags)}")
 
 
-def compile_backend(pytorch: PyTorch, compiler: str, variables: Mapping[str, str], build: Path,
+def compile_backend(pytorch: Framework, compiler: str, variables: Mapping[str, str], build: Path,
                     output: Path) -> None:
     """The same of torch.distributed's backend for this PyTorch."""
     _compile_target("horovod_opt_c10d", "c10d", f"-{pytorch.version}", compiler, variables, build,

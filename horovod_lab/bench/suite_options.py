@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from horovod_lab.bench.worker_job import BASE, MODES, Series, of_modes
@@ -84,3 +84,16 @@ def add_output(parser: argparse.ArgumentParser, files: str) -> None:
     """--output, a folder for these files."""
     parser.add_argument("--output", type=Path, default=Path("bench"), metavar="FOLDER",
                         help=f"for {files} (%(default)s)")
+
+
+def add_bytes(parser: argparse.ArgumentParser, sizes: Sequence[int]) -> None:
+    """--bytes: of allreduces of float32, with these defaults."""
+    parser.add_argument("--bytes", type=_float32_bytes, nargs="+", default=sizes, metavar="N",
+                        help=f"of each allreduce ({' '.join(map(str, sizes))})")
+
+
+def _float32_bytes(text: str) -> int:
+    size = positive(text)
+    if size % 4:
+        raise argparse.ArgumentTypeError(f"{text} bytes are no whole number of float32")
+    return size

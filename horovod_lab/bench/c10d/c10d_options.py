@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_lab.bench.suite_options import add_length, add_output
+from horovod_lab.bench.suite_options import add_bytes, add_length, add_output
 from horovod_opt.arguments import positive
 
 SIZES = [4, 1 << 10, 1 << 14, 1 << 16, 1 << 20, 1 << 25]
@@ -17,8 +17,7 @@ def add(suites: argparse._SubParsersAction) -> None:
         "pixels, batches of 4) and idling, under both backends by turns in one job. Measurements "
         "are added to OUTPUT/c10d.json: a benchmark that was interrupted goes on when it is "
         "started again. Exit status 2 if jobs failed, 130 if interrupted.")
-    parser.add_argument("--bytes", type=_bytes, nargs="+", default=SIZES, metavar="N",
-                        help=f"of each allreduce ({' '.join(map(str, SIZES))})")
+    add_bytes(parser, SIZES)
     parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4], metavar="N",
                         help="numbers of ranks (2 4); trainings only where each has a core")
     parser.add_argument("--without-training", action="store_true",
@@ -32,10 +31,3 @@ def _run(options: argparse.Namespace) -> int:
     from horovod_lab.bench.c10d import c10d_suite
 
     return c10d_suite.run(options)
-
-
-def _bytes(text: str) -> int:
-    size = positive(text)
-    if size % 4:
-        raise argparse.ArgumentTypeError(f"{text} bytes are no whole number of float32")
-    return size

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from horovod_lab.bench.suite_options import add_length, add_modes, add_oneccl, add_output, add_plain
+from horovod_lab.bench.suite_options import (
+    add_bytes,
+    add_length,
+    add_modes,
+    add_oneccl,
+    add_output,
+    add_plain,
+)
 from horovod_opt.arguments import positive
 
 SIZES = [1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23, 102_400_000]  # the last: of ResNet50
@@ -18,8 +25,7 @@ def add(suites: argparse._SubParsersAction) -> None:
         "a benchmark that was interrupted goes on when it is started again. Exit status 2 if jobs "
         "failed, 130 if interrupted.")
     add_modes(parser)
-    parser.add_argument("--bytes", type=_bytes, nargs="+", default=SIZES, metavar="N",
-                        help=f"of each allreduce ({' '.join(map(str, SIZES))})")
+    add_bytes(parser, SIZES)
     parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4], metavar="N",
                         help="numbers of ranks (2 4)")
     add_oneccl(parser)
@@ -33,10 +39,3 @@ def _run(options: argparse.Namespace) -> int:
     from horovod_lab.bench.sizes import sizes_suite
 
     return sizes_suite.run(options)
-
-
-def _bytes(text: str) -> int:
-    size = positive(text)
-    if size % 4:
-        raise argparse.ArgumentTypeError(f"{text} bytes are no whole number of float32")
-    return size

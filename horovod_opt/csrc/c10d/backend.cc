@@ -97,8 +97,9 @@ HvdoptBackend::WorkPtr HvdoptBackend::Make(Kind kind, OpType type, OrderedCallPt
   ++made_;
   call->timeout =
       options.timeout.count() > 0 ? options.timeout : std::chrono::milliseconds(timeout_.load());
-  auto work = c10::make_intrusive<CallWork>(getRank(), type, Group(), call, std::move(outputs));
-  Group()->Make(call, MayGoOn<CallOptions>::In(options));
+  const std::shared_ptr<OrderedGroup>& group = Group();
+  auto work = c10::make_intrusive<CallWork>(getRank(), type, group, call, std::move(outputs));
+  group->Make(call, MayGoOn<CallOptions>::In(options));
   return work;
 }
 

@@ -36,7 +36,7 @@ def variables(tmp_path) -> dict[str, str]:
 
 
 def test_its_own_words(variables):
-    assert native.find_tensorflow(variables) == native.TensorFlow(
+    assert native.find_tensorflow(variables) == native.Framework(
         "2.99.1", ("-I/there", "-DA=1"), ("-L/there", "-l:libthat.so.2"))
 
 

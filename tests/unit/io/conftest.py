@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -31,6 +32,12 @@ def source(request, monkeypatch) -> str:
 
         monkeypatch.setattr(Elements, "flat", refuse)
     return request.param
+
+
+@pytest.fixture
+def unsynced(monkeypatch) -> None:
+    """What has to be synced is tried in checkpoints/test_crashes.py; elsewhere it takes time."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture

@@ -36,9 +36,13 @@ struct CallFacts {
 
   // Equal on all ranks, or the program is wrong. Shapes may differ.
   std::uint64_t Fingerprint(std::uint64_t number) const {
-    return Hash(std::to_string(static_cast<int>(kind)) + '/' + std::to_string(operation) + '/' +
-                std::to_string(root) + '/' + std::to_string(bytes) + '/' + std::to_string(factor) +
-                '/' + type.data() + '/' + std::to_string(number));
+    std::string facts;
+    const auto add = [&](const auto& value) {
+      facts.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    };
+    facts.reserve(sizeof(*this));
+    add(number), add(kind), add(operation), add(root), add(bytes), add(factor), add(type);
+    return Hash(facts);
   }
 
   const char* Name() const {

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/rounding.h"
+#include "horovod_opt/csrc/core/shared_memory/segment_sharing.h"
 
 namespace horovod_opt {
 namespace {
 
 constexpr std::chrono::microseconds kSpin(50);
-constexpr int kPauses = 8;  // between two looks at the clock
 // A rank that has just ended its last call may be gone before others have.
 constexpr int kGoneLooks = 3;
 constexpr int kLooks = 1000;  // for a text that takes no time to write
@@ -41,22 +41,22 @@ std::size_t OrderedGroup::HeadBytes(int ranks) {
       WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks))));
 }
 
-OrderedGroup::OrderedGroup(GroupSegment segment, const RankMeeting& meeting, std::string name)
+OrderedGroup::OrderedGroup(SharedSegment segment, const RankMeeting& meeting, std::string name)
     : segment_(std::move(segment)),
       name_(std::move(name)),
       rank_(meeting.rank()),
       ranks_(meeting.ranks()),
       process_(getpid()),
       may_spin_(Cores() >= meeting.ranks()),
-      presence_(segment_.memory.data(), rank_, ranks_),
-      board_(static_cast<char*>(segment_.memory.data()) +
+      presence_(segment_.data(), rank_, ranks_),
+      board_(static_cast<char*>(segment_.data()) +
                  WholeLines(static_cast<std::int64_t>(Presence::Bytes(ranks_))),
              rank_, ranks_),
-      places_(static_cast<char*>(segment_.memory.data()) + HeadBytes(ranks_) -
+      places_(static_cast<char*>(segment_.data()) + HeadBytes(ranks_) -
                   WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks_))),
               rank_, ranks_),
-      collectives_(static_cast<char*>(segment_.memory.data()) + HeadBytes(ranks_),
-                   segment_.memory.size() - HeadBytes(ranks_), rank_, ranks_) {
+      collectives_(static_cast<char*>(segment_.data()) + HeadBytes(ranks_),
+                   segment_.size() - HeadBytes(ranks_), rank_, ranks_) {
   for (int rank = 0; rank < ranks_; ++rank) names_.push_back(meeting.NameOf(rank));
 }
 
@@ -67,7 +67,7 @@ std::shared_ptr<OrderedGroup> OrderedGroup::Start(RankMeeting& meeting, const st
   const std::size_t bytes = HeadBytes(meeting.ranks()) + NodeCollectives::Bytes(meeting.ranks());
   std::optional<GroupSegment> segment = ShareSegment(meeting, all, bytes, error);
   if (!segment) return nullptr;
-  std::shared_ptr<OrderedGroup> group(new OrderedGroup(std::move(*segment), meeting, name));
+  std::shared_ptr<OrderedGroup> group(new OrderedGroup(std::move(segment->memory), meeting, name));
   const bool enters =
       meeting.TakeStep([&] { watch::Do([&] { group->presence_.Enter(); }); }, error);
   if (!enters) return nullptr;
@@ -162,15 +162,8 @@ bool OrderedGroup::ReduceInPlace(OrderedCall& call) {
   while (!Contribute(call)) {
     if (!places_.AwaitReaders(call.turn, stop_, waits_)) return false;
   }
-  if (may_spin_ && !places_.AllHaveContributed(call.turn) && spins_.Pays()) {
-    const auto end = Clock::now() + kSpin;
-    bool in_vain = false;
-    while (!places_.AllHaveContributed(call.turn) && !in_vain) {
-      in_vain = Clock::now() > end;
-      for (int i = 0; i < kPauses; ++i) Pause();
-    }
-    spins_.Note(in_vain);
-  }
+  const auto is_there = [&] { return places_.AllHaveContributed(call.turn); };
+  if (may_spin_ && !is_there() && spins_.Pays()) spins_.Note(!SpinUntil(is_there, kSpin));
   if (!places_.AwaitAll(call.turn, stop_, waits_)) return false;
   places_.Reduce(call.turn, *call.reduction, call.tag);
   return true;

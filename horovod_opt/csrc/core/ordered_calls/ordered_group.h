@@ -41,7 +41,7 @@
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_places.h"
 #include "horovod_opt/csrc/core/shared_memory/presence.h"
-#include "horovod_opt/csrc/core/shared_memory/segment_sharing.h"
+#include "horovod_opt/csrc/core/shared_memory/shared_segment.h"
 #include "horovod_opt/csrc/core/waiting/spin_history.h"
 
 namespace horovod_opt {
@@ -112,7 +112,7 @@ class OrderedGroup final : public Watched, public std::enable_shared_from_this<O
  private:
   static constexpr int kPlaces = 8;
 
-  OrderedGroup(GroupSegment segment, const RankMeeting& meeting, std::string name);
+  OrderedGroup(SharedSegment segment, const RankMeeting& meeting, std::string name);
   static std::size_t HeadBytes(int ranks);
 
   bool IsSmall(const OrderedCall& call) const;
@@ -130,7 +130,7 @@ class OrderedGroup final : public Watched, public std::enable_shared_from_this<O
   std::string Describe(const OrderedCall& call) const;
   std::string NamesOf(const std::vector<int>& ranks) const;
 
-  GroupSegment segment_;
+  const SharedSegment segment_;
   const std::string name_;
   std::vector<int> names_;  // of the ranks, for people
   const int rank_;

@@ -15,7 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kShortly(50);
-constexpr int kPauses = 8;  // between two looks at the clock
 
 // A callback that sends the next tensor must not perform that one as well, and so on: the stack
 // would grow with every tensor.
@@ -91,12 +90,7 @@ void SmallBuckets::Perform(Work work, bool spun) {
 }
 
 bool SmallBuckets::Spin(const Turn& turn) {
-  const auto end = Clock::now() + spin_;
-  while (!places_.AllHaveContributed(turn)) {
-    if (Clock::now() > end) return false;
-    for (int i = 0; i < kPauses; ++i) Pause();
-  }
-  return true;
+  return SpinUntil([&] { return places_.AllHaveContributed(turn); }, spin_);
 }
 
 void SmallBuckets::EndSpin(const Turn& turn, bool in_vain) {

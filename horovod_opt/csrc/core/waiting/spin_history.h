@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace horovod_opt {
@@ -16,6 +17,18 @@ inline void Pause() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Until done(), at most `most`. Returns whether it is done.
+template <class Done>
+bool SpinUntil(const Done& done, std::chrono::nanoseconds most) {
+  constexpr int kPauses = 8;  // between two looks at the clock
+  const auto end = std::chrono::steady_clock::now() + most;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    for (int i = 0; i < kPauses; ++i) Pause();
+  }
+  return true;
 }
 
 // Of waits that are alike. Any threads; that one of two at a time may be forgotten does not matter.

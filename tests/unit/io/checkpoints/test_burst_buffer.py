@@ -15,14 +15,9 @@ from thread_ranks import on_ranks, succeeded
 import horovod_opt.io as hio
 from horovod_opt.io.checkpoints import draining
 
+pytestmark = pytest.mark.usefixtures("unsynced")
 FULL = OSError(errno.ENOSPC, "No space left on device")
 BROKEN = OSError(errno.EIO, "Input/output error")
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch) -> None:
-    """What has to be synced is tried in test_crashes.py; here it takes time alone."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture

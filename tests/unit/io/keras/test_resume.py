@@ -17,14 +17,8 @@ keras = pytest.importorskip("keras")
 
 import horovod_opt.io as hio
 
-pytestmark = pytest.mark.usefixtures("source")
+pytestmark = pytest.mark.usefixtures("source", "unsynced")
 COUNT = 100
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch) -> None:
-    """What has to be synced is tried in checkpoints/test_crashes.py; here it takes time alone."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture

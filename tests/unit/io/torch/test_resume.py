@@ -14,13 +14,8 @@ torch = pytest.importorskip("torch")
 
 import horovod_opt.io as hio
 
+pytestmark = pytest.mark.usefixtures("unsynced")
 COUNT = 60
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch) -> None:
-    """What has to be synced is tried in checkpoints/test_crashes.py; here it takes time alone."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture
