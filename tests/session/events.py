@@ -15,7 +15,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +33,15 @@ def wait_until(condition: Callable[[], Value], seconds: float = MINUTE) -> Value
         assert time.monotonic() < deadline, f"it has not come within {seconds} s"
         time.sleep(0.01)
     return value
+
+
+def thread_names() -> list[str]:
+    """Of this process's threads, as the kernel has them: also those that Python did not start."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ends now
+            names.append((task / "comm").read_text())
+    return names
 
 
 def without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int

@@ -6,14 +6,14 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 import pytest
 from data_sets import tfrecord
-from events import wait_until
+from events import thread_names, wait_until
 from thread_ranks import in_job, succeeded
 
 torch = pytest.importorskip("torch")
@@ -48,11 +48,8 @@ class Held(NamedTuple):
 
     @classmethod
     def now(cls) -> Held:
-        names = [thread.name for thread in threading.enumerate()]
+        names = [*(thread.name for thread in threading.enumerate()), *thread_names()]
         maps = Path("/proc/self/maps").read_text().splitlines()
-        for task in os.listdir("/proc/self/task"):
-            with suppress(FileNotFoundError):  # it has ended meanwhile
-                names.append(Path(f"/proc/self/task/{task}/comm").read_text())
         return cls(sum(name.startswith("hio-") for name in names),
                    len(os.listdir("/proc/self/fd")),
                    sum("tfrecord" in line or "memfd:" in line for line in maps),
