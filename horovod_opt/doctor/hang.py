@@ -16,6 +16,9 @@ def run(pids: Sequence[int], as_json: bool) -> int:
     """Exit status 1 if some of the processes is none of a job's, or a rank says nothing."""
     named, problems = _named(pids)
     states = _with_their_jobs(named)
+    # Of a fork whose sockets are still its parent's, or of a rank that has left meanwhile.
+    answering = {state.pid for state in states}
+    problems += [processes.not_a_rank(pid) for pid in named if pid not in answering]
     jobs = _by_job(states)
     if as_json:
         print(json.dumps({
