@@ -155,8 +155,9 @@ class Settings:
     )
     node_ranks: int = _setting(
         0,
-        "topo: at most so many ranks of a node reduce through one shared memory, for example "
-        "those of a socket; these groups then reduce as nodes do. 0: all ranks of the node.",
+        "topo, torch.distributed: at most so many ranks of a node reduce through one shared "
+        "memory, for example those of a socket; these groups then reduce as nodes do. 0: all "
+        "ranks of the node.",
         "ranks",
         (0, 65_536),
         modes=("topo",),

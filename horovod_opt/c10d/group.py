@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import ipaddress
 import os
+import socket
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -13,6 +16,8 @@ from types import ModuleType
 
 import torch
 import torch.distributed as dist
+
+from horovod_opt.settings import load
 
 FOLDER = Path(__file__).parent
 PREFIX = "libhorovod_opt_c10d-"
@@ -50,8 +55,11 @@ def make(options):
     def gloo() -> dist.ProcessGroupGloo:
         return _gloo(dist.PrefixStore("gloo", store), rank, size, timedelta(seconds=seconds))
 
+    def address() -> str:
+        return _address(store)
+
     return compiled().make(dist.PrefixStore("hvdopt", store), rank, size, seconds,
-                           options.group_id or "0", ranks, gloo, _say)
+                           options.group_id or "0", ranks, gloo, address, _most_in_memory(), _say)
 
 
 def counts(group=None) -> dict[str, tuple[int, int]]:
@@ -80,6 +88,45 @@ def _gloo(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.P
         options._devices = [gloo.create_default_device(**lazy)]
     options._threads = 2 * len(options._devices)
     return gloo(store, rank, size, options)
+
+
+def _address(store: dist.Store) -> str:
+    """By which other hosts reach this one, numeric: that of the interface which the user names for
+    gloo, else the one from which this process reaches the store's host.
+
+    Raises:
+        RuntimeError: there is none, or several may be meant.
+    """
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if not interfaces and isinstance(store, dist.TCPStore):
+        with suppress(OSError):
+            found = _source_address(store.host)
+            if not ipaddress.ip_address(found).is_loopback:
+                return found
+    try:
+        return compiled().own_address(interfaces)
+    except RuntimeError as problem:
+        raise RuntimeError(f"{problem}; remedy: name the one that other hosts reach, "
+                           "GLOO_SOCKET_IFNAME=eth0") from None
+
+
+def _source_address(host: str) -> str:
+    """From which this host sends to that one. Nothing is sent."""
+    family, kind, protocol, _, target = socket.getaddrinfo(host, 1, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as datagrams:
+        datagrams.connect(target)
+        return datagrams.getsockname()[0]
+
+
+def _most_in_memory() -> int:
+    """Ranks of a host that share memory; 0: all.
+
+    Raises:
+        SettingsError: HOROVOD_OPT_NODE_RANKS is no such number.
+    """
+    return load(os.environ).node_ranks
 
 
 def _say(line: str) -> None:

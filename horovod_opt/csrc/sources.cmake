@@ -18,9 +18,12 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/progress_engine.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_rendezvous.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/hierarchical_collectives.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/host_links.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/ordered_group.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
@@ -72,8 +75,8 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/stall_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/topo.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/unnamed_call.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/network/gloo_address.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/tcp_connections.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/report/performed_response.cc
@@ -123,10 +126,22 @@ set(HOROVOD_OPT_C10D_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/base/float16.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/elements/arithmetic.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/elements/tensor_view.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/allreduce_schedules.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/block_ring.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/progress_engine.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_connections.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_rendezvous.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/hierarchical_collectives.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/host_links.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/ordered_group.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/report/state_page.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc

@@ -20,6 +20,9 @@ def add(suites: argparse._SubParsersAction) -> None:
     add_bytes(parser, SIZES)
     parser.add_argument("--ranks", type=positive, nargs="+", default=[2, 4], metavar="N",
                         help="numbers of ranks (2 4); trainings only where each has a core")
+    parser.add_argument("--hosts", type=positive, nargs="+", default=[1, 2], metavar="N",
+                        help="numbers of hosts (1 2), among which the ranks are divided: imitated "
+                        "on this one, by ranks that share no memory; trainings on one alone")
     parser.add_argument("--without-training", action="store_true",
                         help="allreduces and idling alone")
     add_length(parser, seconds=30.0, timeout=600.0)

@@ -18,6 +18,7 @@ from horovod_lab.style import MARKERS, series_colour
 TITLE = "torch.distributed on CPUs"
 OURS, OTHER = "hvdopt", "gloo"
 SMALL, LARGE = 1 << 16, 1 << 25
+LITTLE = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,16 @@ class Target(Bound):
     unit: str
     first: int = 0
     last: int = 0
+    hosts: int = 1
     least: float | None = None
     most: float | None = None
 
 
 TARGETS = (*(Target("allreduce", ranks, "x gloo", 0, SMALL, least=5) for ranks in (2, 4)),
            *(Target("allreduce", ranks, "x gloo", LARGE, LARGE, least=3) for ranks in (2, 4)),
+           *(Target("allreduce", ranks, "x gloo", LITTLE, LITTLE, 2, least=1) for ranks in (2, 4)),
+           Target("allreduce", 2, "x gloo", LARGE, LARGE, 2, least=1),
+           Target("allreduce", 4, "x gloo", LARGE, LARGE, 2, least=1.5),
            Target("training", 2, "x gloo", least=1.15),
            Target("idle", 2, "% of a core", most=0.3))
 
@@ -52,13 +57,15 @@ def section(document: dict[str, Any]) -> Section:
 
 def judge(target: Target, measurements: Sequence[dict[str, Any]]) -> Verdict:
     """By the medians of the rounds, in each of which both were measured by turns."""
-    of_ranks = [job for job in measurements if job["ranks"] == target.ranks]
+    of_ranks = [job for job in measurements
+                if (job["ranks"], job["hosts"]) == (target.ranks, target.hosts)]
     failed = sum("failed" in job for job in of_ranks)
     values = [value for job in of_ranks if "failed" not in job
               if (value := _value(target, job)) is not None]
     return verdict(target, Spread.of(values) if values else None,
                    f"{failed} of {len(of_ranks)} jobs failed" if failed else "",
-                   () if values else [f"{target.what}, {target.ranks} ranks"])
+                   () if values else [
+                       f"{target.what}, {target.ranks} ranks on {hosts_text(target.hosts)}"])
 
 
 def _value(target: Target, job: dict[str, Any]) -> float | None:
@@ -73,27 +80,34 @@ def _value(target: Target, job: dict[str, Any]) -> float | None:
     return min(ratios, default=None)
 
 
-def _rows(jobs: Sequence[dict[str, Any]], what: str) -> Iterator[tuple[int, str, dict]]:
-    """(ranks, series, spread by column)."""
-    for ranks in dict.fromkeys(job["ranks"] for job in jobs):
-        of_ranks = [job[what] for job in jobs if job["ranks"] == ranks and job.get(what)]
-        for series in of_ranks[0] if of_ranks else ():
-            yield ranks, series, of_ranks
+def hosts_text(hosts: int) -> str:
+    return "1 host" if hosts == 1 else f"{hosts} hosts"
+
+
+def _rows(jobs: Sequence[dict[str, Any]],
+          what: str) -> Iterator[tuple[tuple[int, int], str, list[dict[str, Any]]]]:
+    """((ranks, hosts), series, measurements by column)."""
+    for place in dict.fromkeys((job["ranks"], job["hosts"]) for job in jobs):
+        of_place = [job[what] for job in jobs
+                    if (job["ranks"], job["hosts"]) == place and job.get(what)]
+        for series in of_place[0] if of_place else ():
+            yield place, series, of_place
 
 
 def _allreduces(jobs: Sequence[dict[str, Any]]) -> Grid:
     sizes = list(jobs[0]["microseconds"][OURS])
-    rows = [(str(ranks), series, *(
-        in_two_lines(Spread.of([job[series][size] for job in of_ranks])) for size in sizes))
-        for ranks, series, of_ranks in _rows(jobs, "microseconds")]
+    rows = [(str(ranks), str(hosts), series, *(
+        in_two_lines(Spread.of([job[series][size] for job in of_place])) for size in sizes))
+        for (ranks, hosts), series, of_place in _rows(jobs, "microseconds")]
     return Grid("One allreduce of float32, us",
-                ("ranks", "backend", *(bytes_text(int(size)) for size in sizes)), rows,
-                "Medians, smallest to largest job, of the slowest rank.")
+                ("ranks", "hosts", "backend", *(bytes_text(int(size)) for size in sizes)), rows,
+                "Medians, smallest to largest job, of the slowest rank. Several hosts are imitated "
+                "on one machine, by ranks that share no memory.")
 
 
 def _trainings(jobs: Sequence[dict[str, Any]]) -> Grid:
-    rows = [(str(ranks), series, in_two_lines(Spread.of([job[series] for job in of_ranks])))
-            for ranks, series, of_ranks in _rows(jobs, "images_per_second")]
+    rows = [(str(ranks), series, in_two_lines(Spread.of([job[series] for job in of_place])))
+            for (ranks, _), series, of_place in _rows(jobs, "images_per_second")]
     return Grid("DistributedDataParallel, ResNet50", ("ranks", "backend", "images/s of all"), rows,
                 "96 pixels, batches of 4, one thread a rank; weights are equal after each job, bit "
                 f"for bit. {LIMIT.capitalize()}: the same training, each rank by itself.")
@@ -101,31 +115,32 @@ def _trainings(jobs: Sequence[dict[str, Any]]) -> Grid:
 
 def _targets(verdicts: Sequence[Verdict]) -> Grid:
     def name(target: Target) -> str:
-        sizes = {SMALL: f" up to {bytes_text(SMALL)}", LARGE: f" of {bytes_text(LARGE)}"}
-        return target.what + sizes.get(target.last, "")
+        size = bytes_text(target.last)
+        of = "" if not target.last else f" up to {size}" if not target.first else f" of {size}"
+        return target.what + of
 
-    return Grid("Targets", ("what", "ranks", "target", "value", "met"), [
-        (name(one.target), str(one.target.ranks), str(one.target),
+    return Grid("Targets", ("what", "ranks", "hosts", "target", "value", "met"), [
+        (name(one.target), str(one.target.ranks), str(one.target.hosts), str(one.target),
          number(one.value.median) if one.value else "", one.words()) for one in verdicts])
 
 
 def _picture(jobs: Sequence[dict[str, Any]]) -> Picture:
-    ranks = list(dict.fromkeys(job["ranks"] for job in jobs))
-    figure = Figure(figsize=(1.0 + 5.0 * len(ranks), 5.0), layout="constrained")
-    axes = figure.subplots(1, len(ranks), squeeze=False, sharey=True)[0]
-    for axis, count in zip(axes, ranks):
-        for place, (_, series, of_ranks) in enumerate(
-                row for row in _rows(jobs, "microseconds") if row[0] == count):
-            spreads = [Spread.of([job[series][size] for job in of_ranks]) for size in of_ranks[0][
-                series]]
+    places = list(dict.fromkeys((job["ranks"], job["hosts"]) for job in jobs))
+    figure = Figure(figsize=(1.0 + 5.0 * len(places), 5.0), layout="constrained")
+    axes = figure.subplots(1, len(places), squeeze=False, sharey=True)[0]
+    for axis, (ranks, hosts) in zip(axes, places):
+        for line, (_, series, of_place) in enumerate(
+                row for row in _rows(jobs, "microseconds") if row[0] == (ranks, hosts)):
+            sizes = of_place[0][series]
+            spreads = [Spread.of([job[series][size] for job in of_place]) for size in sizes]
             medians = [spread.median for spread in spreads]
-            axis.errorbar([int(size) for size in of_ranks[0][series]], medians, label=series,
+            axis.errorbar([int(size) for size in sizes], medians, label=series,
                           yerr=[[spread.median - spread.low for spread in spreads],
                                 [spread.high - spread.median for spread in spreads]],
-                          color=series_colour(series), marker=MARKERS[place], markersize=5,
+                          color=series_colour(series), marker=MARKERS[line], markersize=5,
                           linewidth=1.6, capsize=3)
         axis.set(xscale="log", yscale="log", xlabel="bytes")
-        axis.set_title(f"{count} ranks", fontsize=11)
+        axis.set_title(f"{ranks} ranks on {hosts_text(hosts)}", fontsize=11)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)

@@ -4,8 +4,10 @@
 #include <type_traits>
 
 #include "horovod_opt/csrc/c10d/store_meeting.h"
+#include "horovod_opt/csrc/c10d/store_notes.h"
 #include "horovod_opt/csrc/c10d/tensor_calls.h"
 #include "horovod_opt/csrc/c10d/work.h"
+#include "horovod_opt/csrc/core/shared_memory/segment_sharing.h"
 
 namespace horovod_opt {
 namespace {
@@ -41,13 +43,14 @@ void RequireOneType(const std::vector<at::Tensor>& tensors) {
 
 HvdoptBackend::HvdoptBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                              std::chrono::milliseconds timeout, std::string name,
-                             std::vector<int> global_ranks, Below below,
+                             std::vector<int> global_ranks, Below below, Place place,
                              std::function<void(const std::string&)> say)
     : Backend(rank, size),
       store_(std::move(store)),
       name_(std::move(name)),
       global_ranks_(std::move(global_ranks)),
       make_below_(std::move(below)),
+      place_(std::move(place)),
       say_(std::move(say)),
       timeout_(timeout.count()) {}
 
@@ -59,10 +62,15 @@ const std::shared_ptr<OrderedGroup>& HvdoptBackend::Group() {
     has_tried_ = true;
     StoreMeeting meeting(store_, getRank(), getSize(), global_ranks_,
                          std::chrono::milliseconds(timeout_.load()));
+    const OrderedGroup::Site site{SharingDomain(), place_.address, place_.most,
+                                  std::make_shared<StoreNotes>(store_, getRank(), getSize())};
     std::string error;
-    group_ = OrderedGroup::Start(meeting, name_, error);
-    if (!group_ && getRank() == 0) {
-      say_("group " + name_ + " shares no memory, so gloo performs its calls: " + error);
+    group_ = OrderedGroup::Start(meeting, name_, site, error);
+    if (!error.empty() && getRank() == 0) {
+      say_("group " + name_ +
+           (group_ ? " shares no memory, so its ranks exchange messages: "
+                   : " can neither share memory nor connect, so gloo performs its calls: ") +
+           error);
     }
   }
   return group_;
@@ -225,8 +233,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter(Tensors& outputs, std::vect
     flat.push_back(input.reshape({-1}));
   }
   return Make(kReduceScatter, OpType::REDUCE_SCATTER,
-              tensor_calls::ReduceScatter(outputs[0], at::cat(flat), options.reduceOp, *reduction,
-                                          getSize()),
+              tensor_calls::ReduceScatter(outputs[0], at::cat(flat), options.reduceOp, *reduction),
               outputs, options);
 }
 
@@ -242,8 +249,8 @@ HvdoptBackend::WorkPtr HvdoptBackend::_reduce_scatter_base(
               "ranks, ",
               getSize());
   return Make(kReduceScatter, OpType::_REDUCE_SCATTER_BASE,
-              tensor_calls::ReduceScatter(output, input, options.reduceOp, *reduction, getSize()),
-              {output}, options);
+              tensor_calls::ReduceScatter(output, input, options.reduceOp, *reduction), {output},
+              options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter_tensor_coalesced(

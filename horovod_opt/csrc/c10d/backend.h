@@ -25,12 +25,17 @@ class HvdoptBackend final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Below = std::function<c10::intrusive_ptr<c10d::Backend>()>;
+  // As of OrderedGroup::Site.
+  struct Place {
+    std::function<std::string()> address;
+    int most = 0;
+  };
 
   // `below`: makes the backend for the rest, once, when it is first needed on all ranks, from
   // whichever thread. `global_ranks`: names of the group's ranks; `say`: a line for people.
   HvdoptBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                 std::chrono::milliseconds timeout, std::string name, std::vector<int> global_ranks,
-                Below below, std::function<void(const std::string&)> say);
+                Below below, Place place, std::function<void(const std::string&)> say);
   ~HvdoptBackend() override;
 
   const std::string getBackendName() const override { return "hvdopt"; }
@@ -95,7 +100,7 @@ class HvdoptBackend final : public c10d::Backend {
     kKinds
   };
 
-  // None: its ranks are on several hosts. Made by the first call, collectively.
+  // None: its ranks can neither share memory nor connect. Made by the first call, collectively.
   const std::shared_ptr<OrderedGroup>& Group();
   c10d::Backend& BelowOurs(Kind kind);
   // Whether a reduction of these tensors is ours, as all ranks find.
@@ -109,6 +114,7 @@ class HvdoptBackend final : public c10d::Backend {
   const std::string name_;
   const std::vector<int> global_ranks_;
   const Below make_below_;
+  const Place place_;
   const std::function<void(const std::string&)> say_;
   std::atomic<std::int64_t> timeout_;  // ms
   std::atomic<std::uint64_t> made_{0};

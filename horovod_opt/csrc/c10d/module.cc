@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/c10d/backend.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 
 namespace {
 
@@ -27,8 +28,10 @@ std::shared_ptr<py::object> Held(py::object object) {
 c10::intrusive_ptr<c10d::Backend> MakeBackend(c10::intrusive_ptr<c10d::Store> store, int rank,
                                               int size, double timeout_seconds, std::string name,
                                               std::vector<int> global_ranks, py::object below,
+                                              py::object address, int most_in_memory,
                                               py::object say) {
   const auto held_below = Held(std::move(below)), held_say = Held(std::move(say));
+  const auto held_address = Held(std::move(address));
   const std::chrono::milliseconds timeout(static_cast<std::int64_t>(timeout_seconds * 1000));
   return c10::make_intrusive<HvdoptBackend>(
       std::move(store), rank, size, timeout, std::move(name), std::move(global_ranks),
@@ -36,6 +39,11 @@ c10::intrusive_ptr<c10d::Backend> MakeBackend(c10::intrusive_ptr<c10d::Store> st
         py::gil_scoped_acquire lock;
         return (*held_below)().cast<c10::intrusive_ptr<c10d::Backend>>();
       },
+      HvdoptBackend::Place{[held_address] {
+                             py::gil_scoped_acquire lock;
+                             return (*held_address)().cast<std::string>();
+                           },
+                           most_in_memory},
       [held_say](const std::string& line) {
         py::gil_scoped_acquire lock;
         (*held_say)(line);
@@ -56,5 +64,6 @@ std::map<std::string, std::pair<std::int64_t, std::int64_t>> Counts(
 
 PYBIND11_MODULE(_backend, module) {
   module.def("make", &MakeBackend);
+  module.def("own_address", &horovod_opt::OwnAddress);
   module.def("counts", &Counts);
 }

@@ -12,7 +12,7 @@ namespace horovod_opt {
 namespace tensor_calls {
 namespace {
 
-using Outcome = NodeCollectives::Outcome;
+using Made = HierarchicalCollectives::Call;
 
 std::int64_t BytesOf(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(tensor.nbytes());
@@ -71,8 +71,8 @@ OrderedCallPtr Reduction(const CallFacts& facts, const Tensors& tensors,
     const Flat& flat = flats.emplace_back(tensor);
     segments.push_back({flat.data(), wants_result ? flat.data() : nullptr, BytesOf(flat.flat)});
   }
-  call->reduction.emplace(std::move(segments), reduction.arithmetic, reduction.prescale,
-                          reduction.postscale);
+  call->reduction = std::make_shared<const BucketReduction>(
+      std::move(segments), reduction.arithmetic, reduction.prescale, reduction.postscale);
   call->complete = [flats = std::move(flats), wants_result] {
     at::NoGradGuard guard;
     if (!wants_result) return;
@@ -84,10 +84,8 @@ OrderedCallPtr Reduction(const CallFacts& facts, const Tensors& tensors,
 OrderedCallPtr GatherInto(const CallFacts& facts, const at::Tensor& to, const at::Tensor& from,
                           std::function<void()> complete) {
   OrderedCallPtr call = NewCall(facts);
-  call->perform = [to, from](NodeCollectives& collectives, std::uint64_t tag,
-                             const std::atomic<bool>& stop, WaitCounts& waits) {
-    const auto where = [&](const std::vector<std::int64_t>&) { return to.data_ptr(); };
-    return collectives.Allgather(from.data_ptr(), 1, BytesOf(from), where, tag, stop, waits);
+  call->perform = [to, from](HierarchicalCollectives& collectives, const Made& made) {
+    return collectives.Allgather(from.data_ptr(), BytesOf(from), to.data_ptr(), made);
   };
   call->complete = std::move(complete);
   return call;
@@ -113,9 +111,8 @@ OrderedCallPtr Broadcast(const at::Tensor& tensor, int root) {
   facts.root = root;
   OrderedCallPtr call = NewCall(facts);
   const Flat flat(tensor);
-  call->perform = [flat, root](NodeCollectives& collectives, std::uint64_t tag,
-                               const std::atomic<bool>& stop, WaitCounts& waits) {
-    return collectives.Broadcast(flat.data(), BytesOf(flat.flat), root, tag, stop, waits);
+  call->perform = [flat, root](HierarchicalCollectives& collectives, const Made& made) {
+    return collectives.Broadcast(flat.data(), BytesOf(flat.flat), root, made);
   };
   call->complete = [flat] {
     at::NoGradGuard guard;
@@ -146,17 +143,14 @@ OrderedCallPtr Allgather(const Tensors& outputs, const at::Tensor& input) {
 }
 
 OrderedCallPtr ReduceScatter(const at::Tensor& output, const at::Tensor& input,
-                             const c10d::ReduceOp& operation, const ReductionOf& reduction,
-                             int ranks) {
+                             const c10d::ReduceOp& operation, const ReductionOf& reduction) {
   OrderedCallPtr call = NewCall(FactsOf(CallKind::kReduceScatter, {input}, operation, reduction));
   const Flat to(output);
-  call->perform = [to, from = input.contiguous(), reduction, ranks](
-                      NodeCollectives& collectives, std::uint64_t tag,
-                      const std::atomic<bool>& stop, WaitCounts& waits) {
-    std::vector<std::int64_t> ends;
-    for (int rank = 1; rank <= ranks; ++rank) ends.push_back(rank * BytesOf(to.flat));
-    return collectives.ReduceScatter(from.data_ptr(), to.data(), ends, reduction.arithmetic,
-                                     reduction.prescale, reduction.postscale, tag, stop, waits);
+  call->perform = [to, from = input.contiguous(), reduction](HierarchicalCollectives& collectives,
+                                                             const Made& made) {
+    return collectives.ReduceScatter(from.data_ptr(), to.data(), BytesOf(to.flat),
+                                     reduction.arithmetic, reduction.prescale, reduction.postscale,
+                                     made);
   };
   call->complete = [to] {
     at::NoGradGuard guard;
@@ -167,8 +161,8 @@ OrderedCallPtr ReduceScatter(const at::Tensor& output, const at::Tensor& input,
 
 OrderedCallPtr Barrier() {
   OrderedCallPtr call = NewCall(FactsOf(CallKind::kBarrier, {}));
-  call->reduction.emplace(std::vector<Segment>{}, *ArithmeticOf(data_type::kUint8, reduce_op::kSum),
-                          1.0, 1.0);
+  call->reduction = std::make_shared<const BucketReduction>(
+      std::vector<Segment>{}, *ArithmeticOf(data_type::kUint8, reduce_op::kSum), 1.0, 1.0);
   return call;
 }
 

@@ -25,8 +25,7 @@ OrderedCallPtr Allgather(const at::Tensor& output, const at::Tensor& input);
 OrderedCallPtr Allgather(const Tensors& outputs, const at::Tensor& input);
 // `input` has as many times the elements of `output`.
 OrderedCallPtr ReduceScatter(const at::Tensor& output, const at::Tensor& input,
-                             const c10d::ReduceOp& operation, const ReductionOf& reduction,
-                             int ranks);
+                             const c10d::ReduceOp& operation, const ReductionOf& reduction);
 OrderedCallPtr Barrier();
 
 }  // namespace tensor_calls

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "horovod/common/controller.h"
 #include "horovod/common/global_state.h"
+#include "horovod/common/utils/env_parser.h"
 #include "horovod_opt/csrc/binding/base/rank_rows.h"
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
@@ -26,6 +28,9 @@ constexpr std::chrono::seconds kPatience(60), kPatienceWithChoice(5);
 // What is faster by so little is not: MPI stays what it is.
 constexpr double kFaster = 0.9;
 
+// Gloo's own connections have the same patience.
+constexpr char kGlooTimeout[] = "HOROVOD_GLOO_TIMEOUT_SECONDS";
+
 constexpr const char* kMpi = "MPI";
 constexpr const char* kTcp = "TCP";
 
@@ -42,7 +47,7 @@ Trial Run(Controller& controller, const Groups& groups, Trial trial,
   std::chrono::nanoseconds own{0};
   const auto attempt = [&] {
     own = TryAllreduce(*trial.transport, static_cast<int>(groups.cross.size()), groups.group,
-                      patience);
+                       patience);
   };
   if (!TakeStep(controller, attempt, trial.error)) {
     if (trial.transport->MustStay()) trial.transport.release();
@@ -68,7 +73,13 @@ Trial TryMpi(HorovodGlobalState& horovod, const Groups& groups) {
 Trial TryTcp(Controller& controller, const Groups& groups,
              const std::function<std::string()>& address, std::chrono::milliseconds patience) {
   Trial trial;
-  trial.transport = ConnectWithTcp(controller, groups, address, patience, trial.error);
+  ControllerMeeting meeting(controller);
+  TcpTransport::Options options;
+  options.silence =
+      std::chrono::seconds(std::max(0, horovod::common::GetIntEnvOrDefault(kGlooTimeout, 30)));
+  options.setting = kGlooTimeout;
+  trial.transport =
+      ConnectWithTcp(meeting, groups, address, std::move(options), patience, trial.error);
   return Run(controller, groups, std::move(trial), patience);
 }
 

@@ -2,8 +2,6 @@
 // of each, by MPI or TCP.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,7 +16,6 @@ class Context;
 
 namespace horovod {
 namespace common {
-class Controller;
 struct HorovodGlobalState;
 }  // namespace common
 }  // namespace horovod
@@ -44,13 +41,6 @@ GroupTransport ConnectGroups(horovod::common::HorovodGlobalState& horovod, const
 std::unique_ptr<Transport> ConnectWithMpi(horovod::common::HorovodGlobalState& horovod,
                                           const Groups& groups);
 #endif
-
-// `address`: of this rank for the others; what it throws is an error. They wait for each other for
-// `patience` at most.
-std::unique_ptr<Transport> ConnectWithTcp(horovod::common::Controller& controller,
-                                          const Groups& groups,
-                                          const std::function<std::string()>& address,
-                                          std::chrono::milliseconds patience, std::string& error);
 
 #if HAVE_GLOO
 // The address by which Gloo's other ranks reach this one. Numeric. Throws std::runtime_error if

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/agreement/meeting.h"
 #include "horovod_opt/csrc/core/base/file_descriptor.h"
+#include "horovod_opt/csrc/core/network/groups.h"
+#include "horovod_opt/csrc/core/network/tcp_transport.h"
 
 namespace horovod_opt {
 
@@ -44,5 +49,15 @@ class TcpRendezvous {
   Descriptor listener_;
   std::map<int, Descriptor> sockets_;
 };
+
+// Connections between the ranks of one number in all groups, and the messages on them. Collective over
+// the meeting; members are numbered as the groups are. Null on every rank, with the
+// same `error`, if any of them cannot connect. `address`: of this rank for the others; what it
+// throws is an error. They wait for each other for `patience` at most. `options`: but for the
+// names, which are those of the meeting.
+std::unique_ptr<Transport> ConnectWithTcp(RankMeeting& meeting, const Groups& groups,
+                                          const std::function<std::string()>& address,
+                                          TcpTransport::Options options,
+                                          std::chrono::milliseconds patience, std::string& error);
 
 }  // namespace horovod_opt

@@ -31,6 +31,7 @@ constexpr std::int64_t kMostAtOnce = 4 << 20;
 constexpr std::int64_t kSignal = -1;  // in the place of a channel
 // Of a message, far more than a chunk of a bucket: what says so is damaged, and gets no memory.
 constexpr std::int64_t kMostBytes = 1 << 30;
+constexpr const char* kClosed = "has closed its connection";
 // How often in the time of silence that is allowed.
 constexpr int kLooks = 4;
 
@@ -212,7 +213,7 @@ void TcpTransport::Flush(Neighbour& neighbour) {
     const ssize_t length = sendmsg(neighbour.socket.number(), &header, MSG_NOSIGNAL);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) break;
-    if (length < 0) return Lose(neighbour, errno == ETIMEDOUT ? Silence() : std::strerror(errno));
+    if (length < 0) return Lose(neighbour, Reason(errno));
     message.position += length;
     if (message.position < frame + message.frame.DataBytes()) continue;
     if (message.operation != nullptr) message.operation->done = true;
@@ -240,8 +241,8 @@ void TcpTransport::Read(Neighbour& neighbour) {
         bytes == 0 ? 0 : recv(neighbour.socket.number(), to, static_cast<std::size_t>(bytes), 0);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && errno == EAGAIN) return;
-    if (length < 0) return Lose(neighbour, errno == ETIMEDOUT ? Silence() : std::strerror(errno));
-    if (bytes > 0 && length == 0) return Lose(neighbour, "has closed its connection");
+    if (length < 0) return Lose(neighbour, Reason(errno));
+    if (bytes > 0 && length == 0) return Lose(neighbour, kClosed);
     neighbour.read += length;
     budget -= length;
     if (neighbour.read < frame) continue;
@@ -300,6 +301,13 @@ void TcpTransport::FindSilent() {
       Lose(*neighbour, Silence());
     }
   }
+}
+
+std::string TcpTransport::Reason(int error) const {
+  if (error == ETIMEDOUT) return Silence();
+  // It has ended with messages unread.
+  if (error == ECONNRESET || error == EPIPE) return kClosed;
+  return std::string("cannot be reached: ") + std::strerror(error);
 }
 
 std::string TcpTransport::Silence() const {

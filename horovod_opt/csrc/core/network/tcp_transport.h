@@ -62,6 +62,8 @@ class TcpTransport : public Transport {
   void FindSilent();
   // The connection has ended; `why` counts the first time. Throws if somebody waits for it.
   void Lose(Neighbour& neighbour, const std::string& why);
+  // Why a neighbour is lost after an error of its socket.
+  std::string Reason(int error) const;
   std::string Silence() const;
 
   const Options options_;

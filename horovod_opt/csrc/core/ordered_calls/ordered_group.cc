@@ -4,10 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <thread>
 #include <utility>
 
 #include "horovod_opt/csrc/core/base/rounding.h"
+#include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/shared_memory/segment_sharing.h"
 
 namespace horovod_opt {
@@ -17,6 +21,25 @@ constexpr std::chrono::microseconds kSpin(50);
 // A rank that has just ended its last call may be gone before others have.
 constexpr int kGoneLooks = 3;
 constexpr int kLooks = 1000;  // for a text that takes no time to write
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr std::chrono::seconds kPatience(60);  // with hosts that connect
+// A call that takes longer is noted for other hosts.
+constexpr std::chrono::milliseconds kSlow(300);
+// So long hosts that differ wait for each other's notes.
+constexpr std::chrono::milliseconds kNotes(1000), kNextNotes(10);
+
+// What a rank tells other hosts of the call that it is at.
+struct CallNote {
+  std::uint64_t number, tag;
+  CallFacts facts;
+};
+
+std::optional<CallNote> NoteIn(const std::string& text) {
+  if (text.size() != sizeof(CallNote)) return std::nullopt;
+  CallNote note;
+  std::memcpy(&note, text.data(), sizeof(note));
+  return note;
+}
 
 int Cores() {
   cpu_set_t cores;
@@ -41,13 +64,16 @@ std::size_t OrderedGroup::HeadBytes(int ranks) {
       WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks))));
 }
 
-OrderedGroup::OrderedGroup(SharedSegment segment, const RankMeeting& meeting, std::string name)
+OrderedGroup::OrderedGroup(SharedSegment segment, const RankMeeting& meeting, std::string name,
+                           Groups groups, std::unique_ptr<Transport> transport,
+                           std::shared_ptr<GroupNotes> notes)
     : segment_(std::move(segment)),
       name_(std::move(name)),
-      rank_(meeting.rank()),
-      ranks_(meeting.ranks()),
+      groups_(std::move(groups)),
+      rank_(groups_.index),
+      ranks_(static_cast<int>(groups_.ranks.size())),
       process_(getpid()),
-      may_spin_(Cores() >= meeting.ranks()),
+      may_spin_(Cores() >= ranks_),
       presence_(segment_.data(), rank_, ranks_),
       board_(static_cast<char*>(segment_.data()) +
                  WholeLines(static_cast<std::int64_t>(Presence::Bytes(ranks_))),
@@ -55,23 +81,53 @@ OrderedGroup::OrderedGroup(SharedSegment segment, const RankMeeting& meeting, st
       places_(static_cast<char*>(segment_.data()) + HeadBytes(ranks_) -
                   WholeLines(static_cast<std::int64_t>(BucketPlaces::Bytes(ranks_))),
               rank_, ranks_),
-      collectives_(static_cast<char*>(segment_.data()) + HeadBytes(ranks_),
-                   segment_.size() - HeadBytes(ranks_), rank_, ranks_) {
-  for (int rank = 0; rank < ranks_; ++rank) names_.push_back(meeting.NameOf(rank));
+      node_(static_cast<char*>(segment_.data()) + HeadBytes(ranks_),
+            segment_.size() - HeadBytes(ranks_), rank_, ranks_),
+      notes_(std::move(notes)),
+      links_(transport == nullptr
+                 ? nullptr
+                 : std::make_unique<HostLinks>(std::move(transport), hosts(), groups_.group)),
+      collectives_(node_, groups_, links_.get()) {
+  for (int rank = 0; rank < meeting.ranks(); ++rank) names_.push_back(meeting.NameOf(rank));
 }
 
 std::shared_ptr<OrderedGroup> OrderedGroup::Start(RankMeeting& meeting, const std::string& name,
-                                                  std::string& error) {
-  std::vector<int> all(static_cast<std::size_t>(meeting.ranks()));
-  for (int rank = 0; rank < meeting.ranks(); ++rank) all[static_cast<std::size_t>(rank)] = rank;
-  const std::size_t bytes = HeadBytes(meeting.ranks()) + NodeCollectives::Bytes(meeting.ranks());
-  std::optional<GroupSegment> segment = ShareSegment(meeting, all, bytes, error);
-  if (!segment) return nullptr;
-  std::shared_ptr<OrderedGroup> group(new OrderedGroup(std::move(segment->memory), meeting, name));
+                                                  const Site& site, std::string& error) {
+  std::vector<int> node_of;
+  std::map<std::string, int> numbers;
+  for (const SharedText& host : meeting.Gather(site.host)) {
+    node_of.push_back(numbers.emplace(host, static_cast<int>(numbers.size())).first->second);
+  }
+  const auto share = [&](const Groups& groups, std::string& problem) {
+    const int ranks = static_cast<int>(groups.ranks.size());
+    return ShareSegment(meeting, groups.ranks, HeadBytes(ranks) + NodeCollectives::Bytes(ranks),
+                        problem);
+  };
+  Groups groups = MakeGroups(node_of, site.most, meeting.rank());
+  std::string refusal;
+  std::optional<GroupSegment> segment = share(groups, refusal);
+  if (!segment) {
+    groups = MakeGroups(node_of, 1, meeting.rank());
+    segment = share(groups, error);
+    if (!segment) return nullptr;
+  }
+  std::unique_ptr<Transport> transport;
+  if (!groups.Alone()) {
+    const int members = static_cast<int>(groups.cross.size());
+    const bool on_one_host = numbers.size() == 1;
+    const auto address = [&] { return on_one_host ? kLoopback : site.address(); };
+    const auto attempt = [&] { TryAllreduce(*transport, members, groups.group, kPatience); };
+    transport = ConnectWithTcp(meeting, groups, address, TcpTransport::Options(), kPatience, error);
+    if (transport == nullptr || !meeting.TakeStep(attempt, error)) return nullptr;
+  }
+  std::shared_ptr<OrderedGroup> group(new OrderedGroup(std::move(segment->memory), meeting, name,
+                                                       std::move(groups), std::move(transport),
+                                                       site.notes));
   const bool enters =
       meeting.TakeStep([&] { watch::Do([&] { group->presence_.Enter(); }); }, error);
   if (!enters) return nullptr;
   watch::Add(group);
+  error = refusal;
   return group;
 }
 
@@ -82,7 +138,7 @@ OrderedGroup::~OrderedGroup() {
 }
 
 bool OrderedGroup::IsSmall(const OrderedCall& call) const {
-  return call.reduction && call.reduction->Bytes() * ranks_ <= kSmall;
+  return links_ == nullptr && call.reduction && call.reduction->Bytes() * ranks_ <= kSmall;
 }
 
 void OrderedGroup::Make(const OrderedCallPtr& call, bool wakes) {
@@ -148,11 +204,11 @@ bool OrderedGroup::Contribute(OrderedCall& call) {
 bool OrderedGroup::Perform(OrderedCall& call) {
   if (IsSmall(call)) {
     if (!ReduceInPlace(call)) return false;
-  } else if (call.reduction) {
-    if (!collectives_.Allreduce(*call.reduction, call.tag, stop_, waits_)) return false;
   } else {
-    const auto outcome = call.perform(collectives_, call.tag, stop_, waits_);
-    if (outcome != NodeCollectives::Outcome::kDone) return false;
+    const HierarchicalCollectives::Call made{call.tag, stop_, waits_};
+    const bool over = call.reduction ? collectives_.Allreduce(call.reduction, made)
+                                     : call.perform(collectives_, made);
+    if (!over) return false;
   }
   if (call.complete) call.complete();
   return true;
@@ -196,13 +252,7 @@ void OrderedGroup::End(const OrderedCallPtr& call, std::exception_ptr error,
     if (broken_.empty()) {
       // Tags that differ are told to all ranks; the board says what the calls are.
       std::string text = FindTrouble();
-      if (text.empty()) {
-        try {
-          std::rethrow_exception(error);
-        } catch (const std::exception& problem) {
-          text = Describe(*call) + ": " + problem.what();
-        }
-      }
+      if (text.empty()) text = TextOf(error, *call);
       Break(text);
     }
     error = std::make_exception_ptr(GroupBroken(broken_));
@@ -217,6 +267,19 @@ void OrderedGroup::End(const OrderedCallPtr& call, std::exception_ptr error,
   const auto ended = std::move(call->ended);
   if (ended) ended(error);
   lock.lock();
+}
+
+std::string OrderedGroup::TextOf(std::exception_ptr error, OrderedCall& call) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const HostsDiffer& problem) {
+    const std::string text = HowHostsDiffer(call);
+    return text.empty() ? Describe(call) + ": " + problem.what() : text;
+  } catch (const std::runtime_error& problem) {  // of a connection
+    return Describe(call) + ": " + problem.what() + "; remedy: see its last lines";
+  } catch (const std::exception& problem) {
+    return Describe(call) + ": " + problem.what();
+  }
 }
 
 void OrderedGroup::Await(const OrderedCallPtr& call, std::chrono::milliseconds timeout) {
@@ -266,7 +329,11 @@ void OrderedGroup::Abort(const std::string& text) {
 }
 
 void OrderedGroup::Break(const std::string& text) {
-  board_.Break(text);
+  if (links_ != nullptr && board_.Breakage().empty()) {
+    board_.Break(notes_->Settle(text));
+  } else {
+    board_.Break(text);
+  }
   for (int looks = 0; looks < kLooks && broken_.empty(); ++looks) {
     broken_ = board_.Breakage();  // another rank's, perhaps, which it is writing
     if (broken_.empty()) std::this_thread::yield();
@@ -274,7 +341,8 @@ void OrderedGroup::Break(const std::string& text) {
   if (broken_.empty()) broken_ = text;
   stop_ = true;
   places_.Kick();
-  collectives_.Kick();
+  node_.Kick();
+  if (links_ != nullptr) links_->Close();
   changed_.notify_all();
 }
 
@@ -295,11 +363,8 @@ std::string OrderedGroup::FindTrouble() {
   if (call->is_written) {
     const int other = board_.Differing(call->number);
     if (other >= 0) {
-      const CallFacts& facts = board_.FactsOf(other, call->number);
-      return what + ": ranks differ: rank " + std::to_string(names_[rank_]) + " has" + " " +
-             call->facts.Name() + call->facts.Text() + ", rank " + std::to_string(names_[other]) +
-             " has " + facts.Name() + facts.Text() +
-             "; remedy: all ranks make the same calls in the same order, with the same sizes";
+      return Difference(*call, groups_.ranks[static_cast<std::size_t>(other)],
+                        board_.FactsOf(other, call->number));
     }
   }
   const int gone = presence_.Missing();
@@ -307,16 +372,68 @@ std::string OrderedGroup::FindTrouble() {
     gone_looks_ = gone == gone_ ? gone_looks_ + 1 : 1;
     gone_ = gone;
     if (gone_looks_ >= kGoneLooks) {
-      return what + ": rank " + std::to_string(names_[gone]) +
-             " is gone; remedy: see its last lines";
+      const std::vector<int> ranks{groups_.ranks[static_cast<std::size_t>(gone)]};
+      return what + ": " + NamesOf(ranks) + " is gone; remedy: see its last lines";
     }
   } else {
     gone_ = -1;
   }
+  NoteIfSlow(*call);
   if (call->timeout.count() > 0 && Clock::now() - call->since > call->timeout) {
-    const std::vector<int> missing = board_.Missing(call->number);
-    return what + ": " + (missing.empty() ? "it was not ended" : NamesOf(missing) + " not come") +
+    const std::vector<int> missing = Missing(*call);
+    return what + ": " +
+           (missing.empty()
+                ? "it was not ended"
+                : NamesOf(missing) + (missing.size() == 1 ? " has" : " have") + " not come") +
            " within " + Seconds(call->timeout) + "; remedy: see what they do, or a longer timeout=";
+  }
+  return "";
+}
+
+// Others that time out see by it that this rank has come.
+void OrderedGroup::NoteIfSlow(OrderedCall& call) {
+  const bool has_come = call.is_written && !call.is_noted;
+  if (links_ == nullptr || !has_come) return;
+  const auto soon = call.timeout.count() > 0 ? std::min(kSlow, call.timeout / 2) : kSlow;
+  if (Clock::now() - call.since > soon) Note(call);
+}
+
+void OrderedGroup::Note(OrderedCall& call) {
+  call.is_noted = true;
+  std::string note(sizeof(CallNote), '\0');
+  const CallNote facts{call.number, call.tag, call.facts};
+  std::memcpy(note.data(), &facts, sizeof(facts));
+  notes_->Write(note);
+}
+
+std::vector<int> OrderedGroup::Missing(const OrderedCall& call) {
+  std::vector<int> missing;
+  for (int rank : board_.Missing(call.number)) {
+    missing.push_back(groups_.ranks[static_cast<std::size_t>(rank)]);
+  }
+  if (links_ == nullptr) return missing;
+  const std::vector<std::string> notes = notes_->Read();
+  for (int rank = 0; rank < static_cast<int>(notes.size()); ++rank) {
+    const auto& own = groups_.ranks;
+    if (std::find(own.begin(), own.end(), rank) != own.end()) continue;
+    const std::optional<CallNote> note = NoteIn(notes[static_cast<std::size_t>(rank)]);
+    if (!note || note->number < call.number) missing.push_back(rank);
+  }
+  return missing;
+}
+
+// All hosts know that they do, and write what they have called.
+std::string OrderedGroup::HowHostsDiffer(OrderedCall& call) {
+  Note(call);
+  for (const auto until = Clock::now() + kNotes; Clock::now() < until;) {
+    const std::vector<std::string> notes = notes_->Read();
+    for (int rank = 0; rank < static_cast<int>(notes.size()); ++rank) {
+      const std::optional<CallNote> note = NoteIn(notes[static_cast<std::size_t>(rank)]);
+      if (note && note->number == call.number && note->tag != call.tag) {
+        return Difference(call, rank, note->facts);
+      }
+    }
+    std::this_thread::sleep_for(kNextNotes);
   }
   return "";
 }
@@ -326,11 +443,19 @@ std::string OrderedGroup::Describe(const OrderedCall& call) const {
          call.facts.Text();
 }
 
+std::string OrderedGroup::Difference(const OrderedCall& call, int other,
+                                     const CallFacts& facts) const {
+  const int own = groups_.ranks[static_cast<std::size_t>(rank_)];
+  return Describe(call) + ": ranks differ: " + NamesOf({own}) + " has " + call.facts.Name() +
+         call.facts.Text() + ", " + NamesOf({other}) + " has " + facts.Name() + facts.Text() +
+         "; remedy: all ranks make the same calls in the same order, with the same sizes";
+}
+
 std::string OrderedGroup::NamesOf(const std::vector<int>& ranks) const {
   std::vector<int> names;
   for (int rank : ranks) names.push_back(names_[static_cast<std::size_t>(rank)]);
   std::sort(names.begin(), names.end());
-  return Ranges("rank", names) + (names.size() == 1 ? " has" : " have");
+  return Ranges("rank", names);
 }
 
 }  // namespace horovod_opt

@@ -1,13 +1,13 @@
 #include "horovod_opt/csrc/core/reduction/internode_buckets.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <utility>
 
-#include "horovod_opt/csrc/core/base/rounding.h"
 #include "horovod_opt/csrc/core/reduction/gpu_data_wait.h"
+#include "horovod_opt/csrc/core/reduction/network_data.h"
+#include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 
 namespace horovod_opt {
 namespace {
@@ -112,38 +112,14 @@ void InternodeBuckets::Send(const Work& work) {
   if (work.IsEmpty()) return TakeBack(work);
   if (work.bucket->IsCall()) return SendCall(bucket_id, NewCall(work));
   const auto request = NewRequest(work);
-  const BucketReduction& reduction = *request->reduction;
-  Start(bucket_id, request->tag,
-        {reduction.Bytes(), reduction.arithmetic(),
-         [request](std::int64_t begin, std::int64_t end, char* to) {
-           request->reduction->Contribute(begin, end, to);
-         },
-         [request](std::int64_t begin, std::int64_t end, const char* sums) {
-           request->reduction->Write(begin, end, sums);
-         },
-         [request](char* sums, std::int64_t bytes) { request->reduction->ScaleSum(sums, bytes); },
-         [request](std::int64_t begin, std::int64_t end) -> AllreduceData::Place {
-           const auto [in, out] = request->reduction->Where(begin, end);
-           return {in, out};
-         }},
+  Start(bucket_id, request->tag, WholeBucket(request->reduction, request),
         [this, bucket_id] { AnnounceEnd(bucket_id); });
 }
 
 void InternodeBuckets::SendPart(int bucket_id, const std::shared_ptr<Request>& request) {
+  char* const part = request->part.data.get();
   Start(bucket_id, request->tag,
-        {OwnBytes(request->ends), request->reduction->arithmetic(),
-         [request](std::int64_t begin, std::int64_t end, char* to) {
-           std::memcpy(to, request->part.data.get() + begin, static_cast<std::size_t>(end - begin));
-         },
-         [request](std::int64_t begin, std::int64_t end, const char* sums) {
-           std::memcpy(request->part.data.get() + begin, sums,
-                       static_cast<std::size_t>(end - begin));
-         },
-         [request](char* sums, std::int64_t bytes) { request->reduction->ScaleSum(sums, bytes); },
-         [request](std::int64_t begin, std::int64_t) -> AllreduceData::Place {
-           char* const place = request->part.data.get() + begin;
-           return {place, place};
-         }},
+        PartOfBucket(request->reduction, part, OwnBytes(request->ends), request),
         [this, bucket_id] { AnnounceEnd(bucket_id); });
 }
 
@@ -168,8 +144,9 @@ void InternodeBuckets::Start(int bucket_id, std::uint64_t tag, AllreduceData dat
 
 void InternodeBuckets::TakeBack(const Work& work) {
   const int bucket_id = work.bucket->id;
-  const std::int64_t bytes = work.bucket->IsCall() ? everybody_.size() * sizeof(Words::value_type)
-                                                   : OwnBytes(Ends(work.bucket->bytes));
+  const std::int64_t bytes = work.bucket->IsCall()
+                                 ? everybody_.size() * sizeof(Words::value_type)
+                                 : OwnBytes(EqualParts(work.bucket->bytes, ranks_));
   engine_.Begin(std::make_unique<NonblockingAllreduce>(
       groups_, group_, bucket_id * NonblockingAllreduce::kChannels, bytes,
       [this, bucket_id](NonblockingAllreduce::Outcome) { plans_.Take(bucket_id); }, sizes_));
@@ -188,7 +165,7 @@ void InternodeBuckets::Finish(int bucket_id, Outcome outcome) {
 std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewRequest(const Work& work) {
   const auto request = std::make_shared<Request>(work);
   if (request->reduction == nullptr) throw std::logic_error("no arithmetic for this data type");
-  request->ends = Ends(work.bucket->bytes);
+  request->ends = EqualParts(work.bucket->bytes, ranks_);
   Register(work, request);
   return request;
 }
@@ -208,14 +185,6 @@ std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::EndRequest(int buck
   request->memory.clear();
   request->result.reset();
   return request;
-}
-
-std::vector<std::int64_t> InternodeBuckets::Ends(std::int64_t bytes) const {
-  // Parts begin at a cache line, and so at an element.
-  const std::int64_t part = CeilDiv(bytes, ranks_ * kCacheLine) * kCacheLine;
-  std::vector<std::int64_t> ends;
-  for (int rank = 1; rank <= ranks_; ++rank) ends.push_back(std::min(bytes, rank * part));
-  return ends;
 }
 
 std::int64_t InternodeBuckets::OwnBytes(const std::vector<std::int64_t>& ends) const {

@@ -122,8 +122,6 @@ class InternodeBuckets {
     std::int64_t row_bytes() const { return RowBytes(slot()); }
   };
 
-  // Of the ranks' parts, in bytes.
-  std::vector<std::int64_t> Ends(std::int64_t bytes) const;
   std::int64_t OwnBytes(const std::vector<std::int64_t>& ends) const;
   BufferPool::Buffer TakeBuffer(std::int64_t bytes);
   void Send(const Work& work);

@@ -7,10 +7,20 @@
 #include <cstring>
 #include <vector>
 
+#include "horovod_opt/csrc/core/base/rounding.h"
 #include "horovod_opt/csrc/core/elements/bucket_reduction.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 
 namespace horovod_opt {
+
+// Where the parts of a bucket end that are as equal as can be, in bytes, by rank. They begin at a cache
+// line, and so at an element.
+inline std::vector<std::int64_t> EqualParts(std::int64_t bytes, int ranks) {
+  const std::int64_t part = CeilDiv(bytes, ranks * kCacheLine) * kCacheLine;
+  std::vector<std::int64_t> ends;
+  for (int rank = 1; rank <= ranks; ++rank) ends.push_back(std::min(bytes, rank * part));
+  return ends;
+}
 
 // Where the parts begin and end, and what is moved of them at a time.
 class ChunkedParts {

@@ -1,10 +1,24 @@
 #include "horovod_opt/csrc/core/shared_memory/segment_sharing.h"
 
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
 #include <utility>
 
 #include "horovod_opt/csrc/core/shared_memory/segment_handover.h"
 
 namespace horovod_opt {
+
+std::string SharingDomain() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  std::array<char, 64> network{};
+  const ssize_t length = readlink("/proc/self/ns/net", network.data(), network.size());
+  return boot + " " +
+         std::string(network.data(), length > 0 ? static_cast<std::size_t>(length) : 0) + " user " +
+         std::to_string(geteuid());
+}
 
 // In the order that segment_handover.h asks for: no rank begins a step before all have ended the
 // last one.

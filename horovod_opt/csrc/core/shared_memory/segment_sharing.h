@@ -13,6 +13,9 @@
 
 namespace horovod_opt {
 
+// Equal where ranks may share memory: those of one user, on one host, in one network namespace.
+std::string SharingDomain();
+
 struct GroupSegment {
   SharedSegment memory;
   Descriptor file;  // of which pages can be allocated; none for a rank alone
