@@ -272,26 +272,91 @@ HvdoptBackend::WorkPtr HvdoptBackend::barrier(const c10d::BarrierOptions& option
   return Make(kBarrier, OpType::BARRIER, tensor_calls::Barrier(), {}, options);
 }
 
+bool HvdoptBackend::AreOursOnOneHost(const Tensors& tensors) {
+  return Ours(tensors) && Group()->hosts() == 1;
+}
+
 HvdoptBackend::WorkPtr HvdoptBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                              const c10d::GatherOptions& options) {
-  return BelowOurs(kGather).gather(outputs, inputs, options);
+  if (inputs.size() != 1 || !AreOursOnOneHost(inputs)) {
+    return BelowOurs(kGather).gather(outputs, inputs, options);
+  }
+  const int root = static_cast<int>(options.rootRank);
+  const Tensors to = root == getRank() ? PiecesOf(outputs, inputs[0], "gather") : Tensors();
+  return Make(kGather, OpType::GATHER, tensor_calls::Gather(to, inputs[0], root, getSize()), to,
+              options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                               const c10d::ScatterOptions& options) {
-  return BelowOurs(kScatter).scatter(outputs, inputs, options);
+  if (outputs.size() != 1 || !AreOursOnOneHost(outputs)) {
+    return BelowOurs(kScatter).scatter(outputs, inputs, options);
+  }
+  const int root = static_cast<int>(options.rootRank);
+  const Tensors from = root == getRank() ? PiecesOf(inputs, outputs[0], "scatter") : Tensors();
+  return Make(kScatter, OpType::SCATTER, tensor_calls::Scatter(outputs[0], from, root, getSize()),
+              outputs, options);
+}
+
+const HvdoptBackend::Tensors& HvdoptBackend::PiecesOf(const std::vector<Tensors>& pieces,
+                                                      const at::Tensor& one,
+                                                      const char* call) const {
+  TORCH_CHECK(pieces.size() == 1 && pieces[0].size() == static_cast<std::size_t>(getSize()), call,
+              " with ", pieces.empty() ? 0 : pieces[0].size(),
+              " tensors on its root, in a group of ", getSize(), " ranks");
+  RequireMainMemory(pieces[0]);
+  for (const at::Tensor& piece : pieces[0]) {
+    TORCH_CHECK(piece.numel() == one.numel() && piece.scalar_type() == one.scalar_type(), call,
+                " of ", one.scalar_type(), " ", one.sizes(), " and ", piece.scalar_type(), " ",
+                piece.sizes(), "; remedy: tensors of one size and type");
+  }
+  return pieces[0];
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                     std::vector<std::int64_t>& to,
                                                     std::vector<std::int64_t>& from,
                                                     const c10d::AllToAllOptions& options) {
-  return BelowOurs(kAlltoall).alltoall_base(output, input, to, from, options);
+  if (!AreOursOnOneHost({output, input})) {
+    return BelowOurs(kAlltoall).alltoall_base(output, input, to, from, options);
+  }
+  RequireOneType({output, input});
+  return Make(kAlltoall, OpType::ALLTOALL_BASE,
+              tensor_calls::Alltoall(Split(output, to), Split(input, from)), {output}, options);
+}
+
+HvdoptBackend::Tensors HvdoptBackend::Split(const at::Tensor& tensor,
+                                            const std::vector<std::int64_t>& rows) const {
+  const std::int64_t all = tensor.dim() == 0 ? 1 : tensor.size(0);
+  std::int64_t sum = 0;
+  for (std::int64_t of_rank : rows) sum += of_rank;
+  TORCH_CHECK(rows.empty() ? all % getSize() == 0
+                           : rows.size() == static_cast<std::size_t>(getSize()) && sum == all,
+              "all_to_all of ", all, " rows, split ", rows, ", in a group of ", getSize(),
+              " ranks; remedy: a split for each rank, which add up to the rows");
+  Tensors pieces;
+  for (std::int64_t rank = 0, begin = 0; rank < getSize(); ++rank) {
+    const std::int64_t of_rank =
+        rows.empty() ? all / getSize() : rows[static_cast<std::size_t>(rank)];
+    pieces.push_back(tensor.narrow(0, begin, of_rank));
+    begin += of_rank;
+  }
+  return pieces;
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                const c10d::AllToAllOptions& options) {
-  return BelowOurs(kAlltoall).alltoall(outputs, inputs, options);
+  if (inputs.empty() || !AreOursOnOneHost(inputs)) {
+    return BelowOurs(kAlltoall).alltoall(outputs, inputs, options);
+  }
+  RequireMainMemory(outputs);
+  RequireOneType(inputs);
+  RequireOneType(outputs);
+  const auto size = static_cast<std::size_t>(getSize());
+  TORCH_CHECK(inputs.size() == size && outputs.size() == size, "all_to_all of ", inputs.size(),
+              " tensors into ", outputs.size(), ", in a group of ", size, " ranks");
+  return Make(kAlltoall, OpType::ALLTOALL, tensor_calls::Alltoall(outputs, inputs), outputs,
+              options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::send(Tensors& tensors, int rank, int tag) {

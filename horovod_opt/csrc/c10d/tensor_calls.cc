@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -91,6 +92,45 @@ OrderedCallPtr GatherInto(const CallFacts& facts, const at::Tensor& to, const at
   return call;
 }
 
+// By rank, of which one alone has something.
+Tensors ForOne(const at::Tensor& tensor, int rank, int ranks) {
+  Tensors all(static_cast<std::size_t>(ranks));
+  all[static_cast<std::size_t>(rank)] = tensor;
+  return all;
+}
+
+// Undefined tensors, or none at all: nothing is given, or taken.
+OrderedCallPtr Exchange(const CallFacts& facts, const Tensors& outputs, const Tensors& inputs) {
+  OrderedCallPtr call = NewCall(facts);
+  const auto flatten = [](const Tensors& tensors) {
+    std::vector<std::optional<Flat>> flats;
+    for (const at::Tensor& tensor : tensors) {
+      tensor.defined() ? flats.emplace_back(tensor) : flats.emplace_back(std::nullopt);
+    }
+    return flats;
+  };
+  const auto to = flatten(outputs), from = flatten(inputs);
+  PieceCopy::Pieces pieces;
+  const std::size_t ranks = std::max(outputs.size(), inputs.size());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const bool gives = rank < from.size() && from[rank], takes = rank < to.size() && to[rank];
+    pieces.from.push_back(gives ? static_cast<const char*>(from[rank]->data()) : nullptr);
+    pieces.from_bytes.push_back(gives ? BytesOf(from[rank]->flat) : 0);
+    pieces.to.push_back(takes ? static_cast<char*>(to[rank]->data()) : nullptr);
+    pieces.to_bytes.push_back(takes ? BytesOf(to[rank]->flat) : 0);
+  }
+  call->perform = [pieces, from](HierarchicalCollectives& collectives, const Made& made) {
+    return collectives.Alltoall(pieces, made);
+  };
+  call->complete = [to] {
+    at::NoGradGuard guard;
+    for (const auto& flat : to) {
+      if (flat) flat->PutBack();
+    }
+  };
+  return call;
+}
+
 }  // namespace
 
 OrderedCallPtr Allreduce(const Tensors& tensors, const c10d::ReduceOp& operation,
@@ -164,6 +204,24 @@ OrderedCallPtr Barrier() {
   call->reduction = std::make_shared<const BucketReduction>(
       std::vector<Segment>{}, *ArithmeticOf(data_type::kUint8, reduce_op::kSum), 1.0, 1.0);
   return call;
+}
+
+OrderedCallPtr Alltoall(const Tensors& outputs, const Tensors& inputs) {
+  CallFacts facts = FactsOf(CallKind::kAlltoall, inputs);
+  facts.bytes = 0;
+  return Exchange(facts, outputs, inputs);
+}
+
+OrderedCallPtr Gather(const Tensors& outputs, const at::Tensor& input, int root, int ranks) {
+  CallFacts facts = FactsOf(CallKind::kGather, {input});
+  facts.root = root;
+  return Exchange(facts, outputs, ForOne(input, root, ranks));
+}
+
+OrderedCallPtr Scatter(const at::Tensor& output, const Tensors& inputs, int root, int ranks) {
+  CallFacts facts = FactsOf(CallKind::kScatter, {output});
+  facts.root = root;
+  return Exchange(facts, ForOne(output, root, ranks), inputs);
 }
 
 }  // namespace tensor_calls

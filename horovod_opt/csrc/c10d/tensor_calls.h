@@ -27,6 +27,11 @@ OrderedCallPtr Allgather(const Tensors& outputs, const at::Tensor& input);
 OrderedCallPtr ReduceScatter(const at::Tensor& output, const at::Tensor& input,
                              const c10d::ReduceOp& operation, const ReductionOf& reduction);
 OrderedCallPtr Barrier();
+// By rank: what this one gives to it, and gets. Pieces may be of any size.
+OrderedCallPtr Alltoall(const Tensors& outputs, const Tensors& inputs);
+// `outputs`: by rank, on the root alone; `inputs` of a scatter likewise.
+OrderedCallPtr Gather(const Tensors& outputs, const at::Tensor& input, int root, int ranks);
+OrderedCallPtr Scatter(const at::Tensor& output, const Tensors& inputs, int root, int ranks);
 
 }  // namespace tensor_calls
 }  // namespace horovod_opt

@@ -35,7 +35,7 @@ Numbers Contribution(int rank, std::size_t number, std::int64_t size) {
 
 // One call as all ranks see it.
 struct Call {
-  enum Kind { kAllreduce, kAllgather, kBroadcast, kReduceScatter, kKinds } kind;
+  enum Kind { kAllreduce, kAllgather, kBroadcast, kReduceScatter, kAlltoall, kKinds } kind;
   Rows rows;             // by rank: of an allgather, and of the parts of a reduce-scatter
   std::int64_t numbers;  // in a row; of the others in all
   int root;
@@ -124,6 +124,29 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
       }
       return;
     }
+    case Call::kAlltoall: {
+      // Piece number a x ranks + b goes from rank a to rank b.
+      const auto piece = [&](int from, int to) {
+        return Contribution(from * ranks + to, number, call.rows[(from + to) % ranks] * from);
+      };
+      std::vector<Numbers> given, got;
+      PieceCopy::Pieces pieces;
+      for (int peer = 0; peer < ranks; ++peer) {
+        given.push_back(piece(rank, peer));
+        got.emplace_back(piece(peer, rank).size(), -1);
+      }
+      for (int peer = 0; peer < ranks; ++peer) {
+        pieces.from.push_back(reinterpret_cast<const char*>(given[peer].data()));
+        pieces.from_bytes.push_back(static_cast<std::int64_t>(given[peer].size()) * kBytes);
+        pieces.to.push_back(reinterpret_cast<char*>(got[peer].data()));
+        pieces.to_bytes.push_back(static_cast<std::int64_t>(got[peer].size()) * kBytes);
+      }
+      ASSERT_EQ(node.Alltoall(pieces, number, stop, counts), Outcome::kDone);
+      for (int peer = 0; peer < ranks; ++peer) {
+        ASSERT_EQ(got[peer], piece(peer, rank)) << "call " << number;
+      }
+      return;
+    }
     case Call::kKinds:
       FAIL();
   }
@@ -182,6 +205,32 @@ TEST_P(NodeCalls, NoneIsPerformedWithoutAllRanks) {
       const Call whole{Call::kAllreduce, Rows(ranks_), 10, 0};
       Perform(whole, node_[rank], rank, ranks_, 1000 + number, never_);
     }
+  });
+}
+
+// Nothing is written, and all ranks name the same two.
+TEST_P(NodeCalls, APieceThatIsNotExpectedIsNamed) {
+  OnRanks(ranks_, [&](int rank) {
+    Numbers own(5, rank), all(static_cast<std::size_t>(5 * ranks_), -1);
+    PieceCopy::Pieces pieces;
+    for (int peer = 0; peer < ranks_; ++peer) {
+      const bool is_short = rank == 0 && peer == ranks_ - 1;
+      pieces.from.push_back(reinterpret_cast<const char*>(own.data()));
+      pieces.from_bytes.push_back((is_short ? 4 : 5) * kBytes);
+      pieces.to.push_back(reinterpret_cast<char*>(all.data() + 5 * peer));
+      pieces.to_bytes.push_back(5 * kBytes);
+    }
+    WaitCounts counts;
+    try {
+      node_[rank].Alltoall(pieces, 1, never_, counts);
+      ADD_FAILURE() << "no error";
+    } catch (const std::logic_error& error) {
+      EXPECT_EQ(error.what(), "rank 0 has 16 bytes for rank " + std::to_string(ranks_ - 1) +
+                                  ", which expects 20");
+    }
+    EXPECT_EQ(all, Numbers(all.size(), -1));
+    const Call whole{Call::kAllreduce, Rows(ranks_), 10, 0};
+    Perform(whole, node_[rank], rank, ranks_, 2, never_);
   });
 }
 

@@ -16,7 +16,10 @@ enum class CallKind : std::int32_t {
   kBroadcast,
   kAllgather,
   kReduceScatter,
-  kBarrier
+  kBarrier,
+  kAlltoall,
+  kGather,
+  kScatter
 };
 
 // Plain data, which ranks show each other in shared memory.
@@ -27,7 +30,7 @@ struct CallFacts {
   std::int32_t operation = 0;  // of the caller's own numbers
   std::int32_t root = -1;      // -1: it has none
   std::int32_t tensors = 0;
-  std::int64_t bytes = 0;       // of all tensors, on this rank
+  std::int64_t bytes = 0;       // of all tensors, on this rank; of an alltoall 0
   double factor = 1;            // before the sum
   std::int32_t dimensions = 0;  // of the first tensor
   std::array<std::int64_t, kShown> sizes{};
@@ -46,8 +49,9 @@ struct CallFacts {
   }
 
   const char* Name() const {
-    constexpr const char* kNames[] = {"allreduce", "reduce",         "broadcast",
-                                      "allgather", "reduce_scatter", "barrier"};
+    constexpr const char* kNames[] = {"allreduce",  "reduce",         "broadcast",
+                                      "allgather",  "reduce_scatter", "barrier",
+                                      "all_to_all", "gather",         "scatter"};
     return kNames[static_cast<int>(kind)];
   }
 

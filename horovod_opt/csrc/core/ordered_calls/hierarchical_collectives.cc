@@ -173,4 +173,9 @@ bool HierarchicalCollectives::ReduceScatter(const void* data, void* output, std:
   return true;
 }
 
+bool HierarchicalCollectives::Alltoall(const PieceCopy::Pieces& pieces, const Call& call) {
+  if (!OnOneHost()) throw std::logic_error("an alltoall over several hosts");
+  return node_.Alltoall(pieces, call.tag, call.stop, call.waits) == Outcome::kDone;
+}
+
 }  // namespace horovod_opt

@@ -53,6 +53,8 @@ class HierarchicalCollectives {
   bool ReduceScatter(const void* data, void* output, std::int64_t bytes,
                      const Arithmetic& arithmetic, double prescale, double postscale,
                      const Call& call);
+  // Of a group on one host alone: each rank gives every rank a piece.
+  bool Alltoall(const PieceCopy::Pieces& pieces, const Call& call);
 
  private:
   bool OnOneHost() const { return links_ == nullptr; }

@@ -275,6 +275,12 @@ std::string OrderedGroup::TextOf(std::exception_ptr error, OrderedCall& call) {
   } catch (const HostsDiffer& problem) {
     const std::string text = HowHostsDiffer(call);
     return text.empty() ? Describe(call) + ": " + problem.what() : text;
+  } catch (const PieceDiffers& problem) {
+    return Describe(call) + ": " +
+           PieceDiffers::Text(
+               NamesOf({groups_.ranks[static_cast<std::size_t>(problem.from)]}), problem.given,
+               NamesOf({groups_.ranks[static_cast<std::size_t>(problem.to)]}), problem.wanted) +
+           "; remedy: splits that fit each other";
   } catch (const std::runtime_error& problem) {  // of a connection
     return Describe(call) + ": " + problem.what() + "; remedy: see its last lines";
   } catch (const std::exception& problem) {

@@ -1,11 +1,13 @@
-// Allgather and broadcast in shared memory, collectives that only copy: every rank shows what it
-// has, a chunk at a time, and whoever wants it copies it out after the barrier. One barrier a
-// chunk; each byte is copied in once and out by every reader.
+// Allgather, broadcast and alltoall in shared memory, collectives that only copy: every rank shows
+// what it has, a chunk at a time, and whoever wants it copies it out after the barrier. One barrier
+// a chunk; each byte is copied in once and out by every reader.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
@@ -58,6 +60,115 @@ class ChunkedCopy {
   const std::uint64_t first_;
   const char* const data_;
   const std::int64_t bytes_;
+};
+
+// A rank of the group is given another number of bytes than it expects.
+class PieceDiffers : public std::logic_error {
+ public:
+  PieceDiffers(int from, std::int64_t given, int to, std::int64_t wanted)
+      : std::logic_error(
+            Text("rank " + std::to_string(from), given, "rank " + std::to_string(to), wanted)),
+        from(from),
+        to(to),
+        given(given),
+        wanted(wanted) {}
+
+  static std::string Text(const std::string& from, std::int64_t given, const std::string& to,
+                          std::int64_t wanted) {
+    return from + " has " + std::to_string(given) + " bytes for " + to + ", which expects " +
+           std::to_string(wanted);
+  }
+
+  const int from, to;
+  const std::int64_t given, wanted;
+};
+
+// What each rank has for each other one. A slice of a row is for one rank: first how long this piece
+// is, and the one that comes the other way.
+class PieceCopy {
+ public:
+  // By rank: what this one has for it, and wants of it.
+  struct Pieces {
+    std::vector<const char*> from;
+    std::vector<std::int64_t> from_bytes;
+    std::vector<char*> to;
+    std::vector<std::int64_t> to_bytes;
+  };
+
+  PieceCopy(const BucketLayout& layout, std::uint64_t first, const Pieces& pieces)
+      : layout_(layout), first_(first), pieces_(pieces) {}
+
+  std::int64_t Longest() const {
+    return *std::max_element(pieces_.from_bytes.begin(), pieces_.from_bytes.end());
+  }
+
+  // That pieces of `longest` bytes need.
+  std::int64_t Chunks(std::int64_t longest) const {
+    return std::max<std::int64_t>(1, (longest + Room() - 1) / Room());
+  }
+
+  void CopyIn(std::int64_t chunk) {
+    for (int rank = 0; rank < layout_.ranks(); ++rank) {
+      if (chunk == 0)
+        SizesOf(layout_.rank(), rank) = {pieces_.from_bytes[rank], pieces_.to_bytes[rank]};
+      if (rank == layout_.rank()) continue;
+      Copy(chunk, pieces_.from_bytes[rank], [&](std::int64_t begin, std::size_t bytes) {
+        std::memcpy(Data(chunk, layout_.rank(), rank), pieces_.from[rank] + begin, bytes);
+      });
+    }
+  }
+
+  // After the first barrier. Throws PieceDiffers on all ranks alike.
+  void Compare() const {
+    for (int from = 0; from < layout_.ranks(); ++from) {
+      for (int to = 0; to < layout_.ranks(); ++to) {
+        const std::int64_t given = SizesOf(from, to).given, wanted = SizesOf(to, from).wanted;
+        if (given == wanted) continue;
+        throw PieceDiffers(from, given, to, wanted);
+      }
+    }
+  }
+
+  void CopyOut(std::int64_t chunk) const {
+    const int own = layout_.rank();
+    for (int rank = 0; rank < layout_.ranks(); ++rank) {
+      if (rank == own) {
+        if (chunk == 0 && pieces_.to_bytes[own] > 0) {
+          std::memmove(pieces_.to[own], pieces_.from[own],
+                       static_cast<std::size_t>(pieces_.to_bytes[own]));
+        }
+        continue;
+      }
+      Copy(chunk, pieces_.to_bytes[rank], [&](std::int64_t begin, std::size_t bytes) {
+        std::memcpy(pieces_.to[rank] + begin, Data(chunk, rank, own), bytes);
+      });
+    }
+  }
+
+ private:
+  struct alignas(64) Sizes {
+    std::int64_t given, wanted;
+  };
+
+  std::int64_t Room() const { return layout_.slice() - static_cast<std::int64_t>(sizeof(Sizes)); }
+
+  Sizes& SizesOf(int from, int to) const {
+    return *reinterpret_cast<Sizes*>(layout_.Place(first_, from, to));
+  }
+
+  char* Data(std::int64_t chunk, int from, int to) const {
+    return layout_.Place(first_ + static_cast<std::uint64_t>(chunk), from, to) + sizeof(Sizes);
+  }
+
+  template <class Use>
+  void Copy(std::int64_t chunk, std::int64_t bytes, const Use& use) const {
+    const std::int64_t begin = chunk * Room();
+    if (begin < bytes) use(begin, static_cast<std::size_t>(std::min(Room(), bytes - begin)));
+  }
+
+  const BucketLayout& layout_;
+  const std::uint64_t first_;
+  const Pieces& pieces_;
 };
 
 }  // namespace horovod_opt

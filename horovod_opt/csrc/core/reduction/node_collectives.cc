@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "horovod_opt/csrc/core/reduction/chunked_copy.h"
 #include "horovod_opt/csrc/core/reduction/flat_allreduce.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter_allgather.h"
 #include "horovod_opt/csrc/core/shared_memory/node_barrier.h"
@@ -142,6 +141,23 @@ NodeCollectives::Outcome NodeCollectives::Broadcast(void* data, std::int64_t byt
     if (!gives) copy.CopyOut(chunk, root, bytes, data);
   };
   return Finish(copy.Chunks(bytes), copy, copy_out, stop, counts);
+}
+
+NodeCollectives::Outcome NodeCollectives::Alltoall(const PieceCopy::Pieces& pieces,
+                                                   std::uint64_t tag, const std::atomic<bool>& stop,
+                                                   WaitCounts& counts) {
+  const std::uint64_t first = copies_;
+  PieceCopy copy(layout_, first, pieces);
+  const Outcome outcome =
+      Begin({tag, copy.Longest(), 0}, &Announcement::row_bytes, copy, stop, counts);
+  if (outcome != Outcome::kDone) return outcome;
+  copy.Compare();
+  std::int64_t longest = 0;
+  for (int rank = 0; rank < layout_.ranks(); ++rank) {
+    longest = std::max(longest, layout_.AnnouncementOf(first, rank).size);
+  }
+  return Finish(
+      copy.Chunks(longest), copy, [&](std::int64_t chunk) { copy.CopyOut(chunk); }, stop, counts);
 }
 
 NodeCollectives::Outcome NodeCollectives::ReduceScatter(

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "horovod_opt/csrc/core/elements/bucket_reduction.h"
+#include "horovod_opt/csrc/core/reduction/chunked_copy.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 #include "horovod_opt/csrc/core/shared_memory/bucket_layout.h"
 #include "horovod_opt/csrc/core/waiting/event_count.h"
@@ -76,6 +77,11 @@ class NodeCollectives {
   // Copies `bytes` bytes of `root` to all others. `data` is read on the root and written elsewhere.
   Outcome Broadcast(void* data, std::int64_t bytes, int root, std::uint64_t tag,
                     const std::atomic<bool>& stop, WaitCounts& counts);
+
+  // Each rank gives every rank a piece, of any size. Throws PieceDiffers on all ranks if one is given
+  // what it does not expect.
+  Outcome Alltoall(const PieceCopy::Pieces& pieces, std::uint64_t tag,
+                   const std::atomic<bool>& stop, WaitCounts& counts);
 
   // As Allreduce() over one group; but of the sum each rank gets its own part alone, those bytes
   // that begin where the part of the rank before ends. `ends`: in bytes, by rank, whole elements,
