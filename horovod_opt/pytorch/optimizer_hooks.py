@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from numbers import Real
@@ -20,6 +21,10 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from horovod_opt.pytorch.memory_order import GradientOrders
+
+POLL_SECONDS = 0.001
+# Of upstream's error for a name that is sent again before the last one of it has been reduced.
+UNDER_WAY = "with the same name as another tensor that is currently being processed"
 
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of a parameter: references to those in use
 
@@ -295,8 +300,10 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     is_alone = vars(optimizer).pop("_is_copy", False) or os.environ.get("HOROVOD_ELASTIC") == "1"
     parameters = inspect.signature(methods.__init__).parameters
     mixin = ReducingAdasum if "op" not in parameters else Reducing
+    senders = {name: _after_the_last_of_its_name(method) for name, method in vars(methods).items()
+               if name in ("_allreduce_grad_async", "_grouped_allreduce_grad_async")}
     cls = type(type(optimizer).__name__, (mixin, type(optimizer)),
-               {**vars(methods), "synchronize": _ends_step(methods.synchronize)})
+               {**vars(methods), **senders, "synchronize": _ends_step(methods.synchronize)})
     options = {name: value for name, value in arguments.items() if name in parameters}
     distributed = cls(optimizer, **options)
     distributed._arguments = {name: value for name, value in arguments.items()
@@ -305,6 +312,31 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     if mixin is Reducing and not is_alone:
         distributed._agree_on_orders()
     return distributed
+
+
+def _after_the_last_of_its_name(send: Callable) -> Callable:
+    """A step that an exception has ended leaves gradients on their way, whose names the next one
+    sends again. If other ranks never send them, this one waits until stalls are reported."""
+
+    @functools.wraps(send)
+    def wrapper(optimizer: Reducing, *arguments: Any) -> Any:
+        until = time.monotonic() + _stall_seconds()
+        while True:
+            try:
+                return send(optimizer, *arguments)
+            except ValueError as error:
+                if UNDER_WAY not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(POLL_SECONDS)
+
+    return wrapper
+
+
+def _stall_seconds() -> float:
+    try:
+        return float(os.environ.get("HOROVOD_STALL_CHECK_TIME_SECONDS", 60))
+    except ValueError:
+        return 60
 
 
 def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:

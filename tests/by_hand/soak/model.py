@@ -26,6 +26,10 @@ def number(rank: int, turn: int) -> float:
     return float((rank + turn) % 5)
 
 
+def takes_branches(turn: int) -> bool:
+    return turn % 2 == 0
+
+
 def length(collective: Collective, rank: int, ranks: int) -> int:
     """Elements that `rank` contributes, of `ranks` that take part."""
     of_row = ROW_ELEMENTS if collective.layout else 1

@@ -8,7 +8,7 @@ import pytest
 MODES = ("off", "topo", "topo@1", "topo/operations", "topo@1/operations")
 PLANNED = MODES[1:]
 ALL_LEAVE = ("exception", "in the first step", "in the second step", "batch left out",
-             "same optimizer", "synchronized")
+             "same optimizer", "synchronized", "again in the first step", "again")
 ONE_LEAVES = ("one goes on", "one goes on with the same optimizer", "one waits elsewhere")
 
 each_planned_mode = pytest.mark.parametrize("mode", PLANNED)

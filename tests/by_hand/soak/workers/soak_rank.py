@@ -57,14 +57,15 @@ class Runner:
 
                 def call(turn=turn, place=place) -> list[np.ndarray]:
                     with self._flushing():
-                        return functions[place](model.number(RANK, turn), turn % 2 == 0, turn)
+                        return functions[place](
+                            model.number(RANK, turn), model.takes_branches(turn), turn)
 
                 self._begin(number, thread)
                 if leave := leaves.get(turn):
                     if self._leaves.call(f"{name}, turn {turn}", leave, function, tensors, call):
                         self._end(thread)
                         continue
-                planned = self._planned(function, tensors)
+                planned = self._planned(function, tensors, turn)
                 arrays = call()
                 self._leaves.is_done(tensors)
                 self._end(thread)
@@ -79,7 +80,7 @@ class Runner:
         function = self._compile(phase.function, name)
         for turn, present in self._until_joined(phase.calls_of_rank, phase.after):
             self._begin(number)
-            arrays = function(model.number(RANK, turn), turn % 2 == 0, turn)
+            arrays = function(model.number(RANK, turn), model.takes_branches(turn), turn)
             self._end()
             expected = self._expected(phase.function, turn, present)
             self._checked.compare(f"{name}, turn {turn}", arrays, expected)
@@ -148,14 +149,15 @@ class Runner:
         return [self._framework.tensor_name(about, f"{name}.{place}")
                 for place, about in enumerate(function.collectives)]
 
-    def _planned(self, function: Function, tensors: list[str]) -> list[int]:
-        """Places whose bits are now those of planned reductions."""
+    def _planned(self, function: Function, tensors: list[str], turn: int) -> list[int]:
+        """Places whose bits are those of planned reductions in this turn."""
         if not any(about.bits for about in function.collectives):
             return []
         return [place for place, (is_active, about) in enumerate(zip(
             self._checked.active(tensors), function.collectives))
             if is_active and about.bits and about.kind == "allreduce"
-            and (not about.among or RANK in about.among)]
+            and (not about.among or RANK in about.among)
+            and (not about.sometimes or model.takes_branches(turn))]
 
     @contextlib.contextmanager
     def _flushing(self) -> Iterator[None]:
@@ -171,7 +173,7 @@ class Runner:
 
     def _expected(self, function, turn: int, present) -> list[np.ndarray]:
         numbers = [model.number(rank, turn) for rank in range(self._size)]
-        return model.results(function, numbers, turn % 2 == 0, present)[RANK]
+        return model.results(function, numbers, model.takes_branches(turn), present)[RANK]
 
     def _begin(self, number: int, thread: int = 0) -> None:
         if thread == 0:

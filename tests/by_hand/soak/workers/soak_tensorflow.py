@@ -105,7 +105,7 @@ def compile_function(function: Function, name: str, sets: Sets, trouble: Trouble
         run = tf.function(run, autograph=False)
 
     def call(number: float, branch: bool, turn: int) -> list[np.ndarray]:
-        return [_words(result, about) if about.bits and result.dtype == tf.as_dtype(about.dtype)
+        return [_words(result, about) if about.bits and RANK in (about.among or range(hvd.size()))
                 else _array(result) for result, about in zip(
                     run(tf.constant(number), tf.constant(branch)), function.collectives)]
 

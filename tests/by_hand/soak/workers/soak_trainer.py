@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import bits
 import horovod.torch as hvd
 import model
@@ -16,15 +13,12 @@ from soak_layouts import flattened, lay_out, place_gradients
 from soak_torch import Call, Sets, compile_function
 from soak_trouble import Left, Trouble
 
-from horovod_opt import settings
-
 
 class Trainer:
     """Steps of a DistributedOptimizer at the rate 1."""
 
     def __init__(self, about: Training, name: str, sets: Sets, trouble: Trouble):
         self._about, self._name, self._trouble = about, name, trouble
-        self._waits = not settings.load(os.environ).plans
         self._start([np.zeros(size, np.float32) for size in about.parameters])
         self._beside: Call | None = None
         if about.beside is not None:
@@ -59,7 +53,7 @@ class Trainer:
         self._go_back(step)
         beside = []
         if self._beside is not None:
-            beside = self._beside(model.number(RANK, step), step % 2 == 0, step)
+            beside = self._beside(model.number(RANK, step), model.takes_branches(step), step)
         self._optimizer.step()
         return [*self.weights(), *beside]
 
@@ -78,10 +72,6 @@ class Trainer:
             raise
 
     def _begin_again(self, again: str) -> None:
-        if self._waits:  # in modes without plans a name may not come again before it is reduced
-            for handle, _ in self._optimizer._handles.values():
-                while handle is not None and not hvd.poll(handle):
-                    time.sleep(0.001)
         if again == "another":
             return self._start(self.weights())
         if again == "synchronized":

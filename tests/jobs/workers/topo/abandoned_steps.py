@@ -10,6 +10,7 @@ import copy
 import faulthandler
 import hashlib
 import sys
+import time
 from collections.abc import Callable
 
 import horovod.torch as hvd
@@ -106,6 +107,20 @@ def synchronize_and_go_on(training: Training, loss: torch.Tensor) -> None:
         training.optimizers[1].zero_grad()
 
 
+def do_it_again(training: Training, loss: torch.Tensor) -> None:
+    """At once, while the last rank has not yet sent what the others have."""
+    if RANK == hvd.size() - 1:
+        time.sleep(0.3)
+    optimizer = training.optimizers[1]
+    try:
+        raise_at(training, training.loss(training.models[1], 99), 2)
+    except Left:
+        optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
 def error_of(call: Callable[[], object]) -> str:
     try:
         call()
@@ -151,6 +166,8 @@ CASES: dict[str, Callable[[], tuple[list[str], Weights]]] = {
     "batch left out": lambda: after(leave_out_a_batch),
     "same optimizer": lambda: with_the_same_optimizer(leave_at_one_layer),
     "synchronized": lambda: ([], Training().run(synchronize_and_go_on)),
+    "again in the first step": lambda: ([], Training().run(do_it_again, 0)),
+    "again": lambda: ([], Training().run(do_it_again)),
 }
 CASES_OF_TOPO: dict[str, Callable[[], tuple[list[str], Weights]]] = {
     "at different layers": lambda: after(leave_at_different_layers),
