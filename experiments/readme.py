@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import alexnet
 import between_nodes
 import cis_window
 import context_switches
@@ -31,11 +32,11 @@ from horovod_lab.bench.training.scaling_pictures import tables
 from horovod_lab.measuring.present import markdown_table
 
 README = Path(__file__).with_name("README.md")
-# In the order of the source; the last two have others.
+# In the order of the source; the last three have others.
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, weak_scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
     context_switches, gs_interval, strong_scaling, graph_analysis_cost, cis_window, networks,
-    tf_cnn_benchmarks, summit, tensorflow_io, shuffles))
+    tf_cnn_benchmarks, summit, tensorflow_io, alexnet, shuffles))
 
 HEAD = """\
 # Experiments

@@ -22,7 +22,7 @@ from horovod_lab.report.source import Beside
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("bench", "nodes", "profile", "simulation", "traversal", "cis-window", "io-lmdb",
-         "io-stream", "shuffles")
+         "io-stream", "io-alexnet", "shuffles")
 PICTURE = "beside-the-source"
 
 
