@@ -105,9 +105,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     _add_stream(parser)
     parser.add_argument("--steps", type=positive, default=100, metavar="N",
                         help="of alexnet: of a training with five checkpoints (%(default)s)")
-    parser.add_argument("--width", type=above_zero("share"), metavar="SHARE",
-                        help="of alexnet: channels and units as a share of AlexNet's (1; where "
-                        "checkpoints are measured 0.5)")
+    parser.add_argument("--width", type=above_zero("share"), default=0.5, metavar="SHARE",
+                        help="of alexnet: channels and units as a share of AlexNet's (%(default)s)")
     parser.add_argument("--window", choices=SHARED_BUFFERS, default=MEMORY,
                         help="of lmdb: whose memory the ranks of a node share (%(default)s)")
     parser.add_argument("--coalesce-bytes", type=positive, default=2 << 20, metavar="BYTES",

@@ -75,8 +75,8 @@ def run(options: argparse.Namespace) -> int:
         document = begin(path, "io-alexnet", {
             "files": options.files, "file_bytes": options.file_bytes, "pixels": options.pixels,
             "threads": options.threads, "batch": options.batch, "prefetch": options.prefetch,
-            "steps": options.steps, "width": options.width or 1.0,
-            "checkpoint_width": options.width or 0.5, "speeds": SPEEDS, "disk": dict(Disk.speed)})
+            "steps": options.steps, "width": options.width,
+            "speeds": SPEEDS, "disk": dict(Disk.speed)})
     except (Refusal, DocumentError) as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 2
@@ -113,7 +113,7 @@ class AlexNetBenchmark(StreamBenchmark):
         is_input = training.part in INPUT
         options = {"threads": training.threads, "batch": training.batch,
                    "prefetch": training.prefetch, "pixels": settings["pixels"],
-                   "width": settings["width" if is_input else "checkpoint_width"],
+                   "width": settings["width"],
                    "steps": settings["files"] // training.batch if is_input else settings["steps"],
                    "every": 0 if is_input or training.part == NONE
                    else settings["steps"] // CHECKPOINTS}
