@@ -16,8 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from study import Study
-from tools import ROOT, Tool
+from study import ROOT, Study, Tool
 
 from horovod_lab.io.suites.alexnet import results
 from horovod_lab.io.suites.alexnet.results import BURST, DISK, FAST, MEMORY, PARTS, PREFETCH, SLOW
