@@ -76,7 +76,7 @@ What the source did not measure is elsewhere:
 def seconds(document: dict[str, Any]) -> float:
     """That the measurement took."""
     return {
-        **dict.fromkeys(("bench", "nodes", "io-lmdb", "io-stream"), lambda: sum(
+        **dict.fromkeys(("bench", "nodes", "io-lmdb", "io-stream", "io-alexnet"), lambda: sum(
             job["job_seconds"] for job in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],

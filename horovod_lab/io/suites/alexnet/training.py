@@ -174,10 +174,10 @@ def main(folder: str, texts: str, place: str, parent: str) -> None:
         checkpoints = Checkpoints(options, training, stack)
         rendezvous.publish("ready", None)
         rendezvous.wait_for("go")
-        begin = time.monotonic()
         result = train(paths, options, training, checkpoints)
+        start = time.monotonic()
         checkpoints.drain()
-        whole = time.monotonic() - begin
+        whole = result["seconds"] + time.monotonic() - start
     rendezvous.publish("done", {**result, "whole_seconds": whole, "variables_bytes":
                                 training.bytes()})
 
