@@ -46,9 +46,9 @@ measurement: S. Pumma, *Scalability Analysis and Optimization for Large-Scale De
 Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is TensorFlow/Horovod there,
 `gs`, `nbcs`, `scp`, `topo` and `topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
 `tensorflow_io` and `alexnet` have another source: S. W. D. Chien et al., *Characterizing
-Deep-Learning I/O Workloads in TensorFlow*, PDSW-DISCS 2018. So has `shuffles`, of which most is measured nowhere:
-Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on HPC Systems*, MASCOTS
-2018.
+Deep-Learning I/O Workloads in TensorFlow*, PDSW-DISCS 2018. So has `shuffles`, of which most
+is measured nowhere: Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on
+HPC Systems*, MASCOTS 2018.
 
     make experiments                                  # the short ones
     make experiments EXPERIMENTS="networks summit"    # these
