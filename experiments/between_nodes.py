@@ -11,8 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from study import Study
-from tools import Tool
+from study import Study, Tool
 
 from horovod_lab.bench.nodes.results import cells
 from horovod_lab.bench.nodes.rows import OTHERS, TOPO

@@ -20,8 +20,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from rich.console import Console
-from study import Study
-from tools import IMAGES
+from study import IMAGES, Study
 
 from graph_analysis.palette import BLUE, GREY
 from horovod_lab.bench.training.jobs import SMALLEST

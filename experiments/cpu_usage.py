@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from study import Study
-from tools import horovod_opt
+from study import Study, horovod_opt
 
 from horovod_lab.bench.worker_job import BASE, WORKERS, Series, of_modes
 from horovod_lab.measuring.literature import BACKGROUND_CPU

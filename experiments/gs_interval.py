@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from study import Study, whole_steps
-from tools import training
+from study import Study, training, whole_steps
 
 from horovod_lab.bench.training.jobs import Cell
 from horovod_lab.bench.training.results import Row

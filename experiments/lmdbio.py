@@ -11,8 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from study import Study
-from tools import ROOT, Tool
+from study import ROOT, Study, Tool
 
 from horovod_lab.io.suites.lmdb.results import SPEED, LadderCell
 from horovod_lab.measuring.comparison import Spread, by_round, ratio

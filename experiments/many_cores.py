@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from study import Study, whole_steps
-from tools import training
+from study import Study, training, whole_steps
 
 from horovod_lab.report.source import Beside, gains
 

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from study import Study, whole_steps
-from tools import training
+from study import Study, training, whole_steps
 
 from horovod_lab.bench.training.results import Row
 from horovod_lab.measuring.literature import NETWORK_GAIN, RESNETS_GAIN

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import alexnet
 import between_nodes
 import cis_window
 import context_switches
@@ -31,11 +32,11 @@ from horovod_lab.bench.training.scaling_pictures import tables
 from horovod_lab.measuring.present import markdown_table
 
 README = Path(__file__).with_name("README.md")
-# In the order of the source; the last two have others.
+# In the order of the source; the last three have others.
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, weak_scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
     context_switches, gs_interval, strong_scaling, graph_analysis_cost, cis_window, networks,
-    tf_cnn_benchmarks, summit, tensorflow_io, shuffles))
+    tf_cnn_benchmarks, summit, tensorflow_io, alexnet, shuffles))
 
 HEAD = """\
 # Experiments
@@ -44,10 +45,10 @@ Studies made with the tools of the package, one for each figure and table of the
 measurement: S. Pumma, *Scalability Analysis and Optimization for Large-Scale Deep Learning*,
 Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is TensorFlow/Horovod there,
 `gs`, `nbcs`, `scp`, `topo` and `topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
-`tensorflow_io` has another source: S. W. D. Chien et al., *Characterizing Deep-Learning I/O
-Workloads in TensorFlow*, PDSW-DISCS 2018. So has `shuffles`, of which most is measured nowhere:
-Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on HPC Systems*, MASCOTS
-2018.
+`tensorflow_io` and `alexnet` have another source: S. W. D. Chien et al., *Characterizing
+Deep-Learning I/O Workloads in TensorFlow*, PDSW-DISCS 2018. So has `shuffles`, of which most
+is measured nowhere: Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on
+HPC Systems*, MASCOTS 2018.
 
     make experiments                                  # the short ones
     make experiments EXPERIMENTS="networks summit"    # these
@@ -75,7 +76,7 @@ What the source did not measure is elsewhere:
 def seconds(document: dict[str, Any]) -> float:
     """That the measurement took."""
     return {
-        **dict.fromkeys(("bench", "nodes", "io-lmdb", "io-stream"), lambda: sum(
+        **dict.fromkeys(("bench", "nodes", "io-lmdb", "io-stream", "io-alexnet"), lambda: sum(
             job["job_seconds"] for job in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],

@@ -16,8 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from study import Study, benchmark_rows
-from tools import training
+from study import Study, benchmark_rows, training
 
 from horovod_lab.bench.training.results import Row
 from horovod_lab.measuring.literature import ALLREDUCE, IDLE, OVERHEAD

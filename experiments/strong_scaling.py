@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from study import Study, whole_steps
-from tools import Tool
+from study import Study, Tool, whole_steps
 
 from horovod_lab.measuring.literature import GAIN, STRONG_GAIN
 from horovod_lab.report.source import Beside, largest

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from study import Study
-from tools import Tool
+from study import Study, Tool
 
 from horovod_lab.measuring.literature import NETWORK_GAIN
 from horovod_lab.report.source import Beside

@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from study import Study
-from tools import ROOT, horovod_opt
+from study import ROOT, Study, horovod_opt
 
 from horovod_lab.io.suites.stream.results import LABELS, STEP_SECONDS, Kind, StreamCell, cells
 from horovod_lab.measuring.literature import HDD, LUSTRE, SPEEDUP, WAITING

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from networks import gain_of_topo
-from study import Study, whole_steps
-from tools import Tool, horovod_opt
+from study import Study, Tool, horovod_opt, whole_steps
 
 from horovod_lab.report.source import Beside, gains
 

@@ -13,13 +13,14 @@ from horovod_lab.io.ladder.place import MEMORY, SHARED_BUFFERS
 from horovod_lab.io.peers import PEERS
 from horovod_lab.io.savers import SAVERS, TIMED
 from horovod_lab.io.strategies import RUNGS
+from horovod_lab.io.suites.alexnet.results import PARTS
 from horovod_lab.io.suites.stream.results import LABELS, PREPROCESSING
 from horovod_lab.io.suites.training.jobs import SOURCES
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_opt.arguments import above_zero, not_negative, positive, some_of
 
-RECORDS, TRAINING, LMDB, STREAM, SAVING = SUITES = (
-    "records", "training", "lmdb", "stream", "savers")
+RECORDS, TRAINING, LMDB, STREAM, SAVING, ALEXNET = SUITES = (
+    "records", "training", "lmdb", "stream", "savers", "alexnet")
 # By suite: what options that were not given are.
 DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": [64]},
             TRAINING: {"only": list(SOURCES), "ranks": [2], "batch": [4], "seconds": 20.0,
@@ -27,7 +28,9 @@ DEFAULTS = {RECORDS: {"only": list(PEERS), "batch": [64]},
             LMDB: {"only": list(RUNGS), "ranks": [8], "nodes": 4, "batch": [2]},
             STREAM: {"only": list(LABELS), "ranks": [1], "nodes": 1, "batch": [64], "rounds": 6,
                      "seconds": 0.5, "pixels": 224, "timeout": 3600.0},
-            SAVING: {"only": [*SAVERS, *TIMED], "batch": [1]}}
+            SAVING: {"only": [*SAVERS, *TIMED], "batch": [1]},
+            ALEXNET: {"only": list(PARTS), "batch": [16, 32, 64, 128], "rounds": 1, "pixels": 64,
+                      "files": 768, "file_bytes": 12_000}}
 WARM, DISK, PARALLEL = TESTBEDS = ("warm", "disk", "parallel")
 # Of a suite, by testbed.
 ON_TESTBEDS = {RECORDS: {
@@ -39,7 +42,7 @@ ON_TESTBEDS = {RECORDS: {
                "nodes": 4, "seconds": 10.0}},
     STREAM: {WARM: {"files": 1024}, DISK: {"files": 512}, PARALLEL: {"files": 512}}}
 THREADS = [1, 2, 4, 8]  # the source's
-OF_ALL = {"rounds": 3, "timeout": 300.0}
+OF_ALL = {"rounds": 3, "timeout": 300.0, "file_bytes": BYTES}
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -54,21 +57,25 @@ def add(commands: argparse._SubParsersAction) -> None:
         "the storage. Suite stream takes batches of JPEG files through tf.data: images a second "
         "by number of threads, batch and prefetching, decoded and only read. Suite savers crashes "
         "ways to save a checkpoint, those of .venv-savers, which make savers makes, and shows what "
-        "their loaders find. "
+        "their loaders find. Suite alexnet trains AlexNet on JPEG files: what prefetching hides of "
+        "the input, and what checkpoints cost on a slow storage, a fast one, and by a "
+        "BurstBuffer. "
         "Measurements are added to OUTPUT/io-SUITE.json: a benchmark that was "
         "interrupted goes on when it is started again. Exit status 2 if jobs failed, 130 if "
         "interrupted.")
     parser.add_argument("--suite", choices=SUITES, default=RECORDS,
                         help="records: small ones, out of a warm page cache; training: the same "
                         "bytes trained on; lmdb: LMDBIO's strategies; stream: JPEG files through "
-                        "tf.data; savers: checkpoints and crashes (%(default)s)")
-    names = [*PEERS, *SOURCES, *RUNGS, *LABELS, *SAVERS, *TIMED]
+                        "tf.data; savers: checkpoints and crashes; alexnet: a training with both "
+                        "(%(default)s)")
+    names = [*PEERS, *SOURCES, *RUNGS, *LABELS, *SAVERS, *TIMED, *PARTS]
     parser.add_argument("--only", type=some_of(names), metavar="PIPELINES",
                         help=f"to measure (all: of records {','.join(PEERS)}; of training "
                         f"{','.join(SOURCES)}; of lmdb {','.join(RUNGS)}; of stream "
-                        f"{','.join(LABELS)}; of savers {','.join([*SAVERS, *TIMED])})")
+                        f"{','.join(LABELS)}; of savers {','.join([*SAVERS, *TIMED])}; of "
+                        f"alexnet {','.join(PARTS)})")
     parser.add_argument("--stand", choices=TESTBEDS, default=WARM,
-                        help="of all suites but training: warm, the page cache; disk, 200 "
+                        help="of records, lmdb and stream: warm, the page cache; disk, 200 "
                         "requests a second; parallel, one server of several simulated nodes. The "
                         "latter two are made by root, and read from for the first time "
                         "(%(default)s)")
@@ -90,12 +97,16 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--record-bytes", type=positive, default=3072, metavar="BYTES",
                         help="of each (%(default)s)")
     parser.add_argument("--batch", type=positive, nargs="+", metavar="N",
-                        help="samples of a rank's batch; of stream one or several sizes (64; of "
-                        "training 4, of lmdb 2)")
+                        help="samples of a rank's batch; of stream and alexnet one or several "
+                        "sizes (64; of training 4, of lmdb 2, of alexnet 16 32 64 128)")
     parser.add_argument("--pixels", type=positive, metavar="N",
-                        help="of training and stream: height and width of images (96; of stream "
-                        "224)")
+                        help="of training, stream and alexnet: height and width of images (96; of "
+                        "stream 224, of alexnet 64)")
     _add_stream(parser)
+    parser.add_argument("--steps", type=positive, default=100, metavar="N",
+                        help="of alexnet: of a training with five checkpoints (%(default)s)")
+    parser.add_argument("--width", type=above_zero("share"), default=0.5, metavar="SHARE",
+                        help="of alexnet: channels and units as a share of AlexNet's (%(default)s)")
     parser.add_argument("--window", choices=SHARED_BUFFERS, default=MEMORY,
                         help="of lmdb: whose memory the ranks of a node share (%(default)s)")
     parser.add_argument("--coalesce-bytes", type=positive, default=2 << 20, metavar="BYTES",
@@ -122,14 +133,15 @@ def add(commands: argparse._SubParsersAction) -> None:
 def _add_stream(parser: argparse.ArgumentParser) -> None:
     """Of suite stream only."""
     parser.add_argument("--threads", type=positive, nargs="+", default=THREADS, metavar="N",
-                        help="of stream: that read, and decode (1 2 4 8)")
+                        help="of stream and alexnet: that read, and decode (1 2 4 8)")
     parser.add_argument("--prefetch", type=not_negative, nargs="+", default=[0, 1], metavar="N",
-                        help="of stream: batches that are made ahead (0 1)")
+                        help="of stream and alexnet: batches that are made ahead (0 1)")
     parser.add_argument("--files", type=positive, metavar="N",
-                        help="of stream: JPEGs (1024; on stands disk and parallel 512; the source "
-                        "has 16384)")
-    parser.add_argument("--file-bytes", type=positive, default=BYTES, metavar="BYTES",
-                        help="of stream: the median of their sizes (%(default)s)")
+                        help="of stream and alexnet: JPEGs (1024; on stands disk and parallel 512; "
+                        "of alexnet 768; the source has 16384 and 9144)")
+    parser.add_argument("--file-bytes", type=positive, metavar="BYTES",
+                        help=f"of stream and alexnet: the median of their sizes ({BYTES}; of "
+                        "alexnet 12000)")
     parser.add_argument("--preprocessing", choices=PREPROCESSING, nargs="+",
                         default=list(PREPROCESSING),
                         help="of stream: with: JPEGs are decoded and resized; without: only read "
@@ -156,15 +168,15 @@ def _run(options: argparse.Namespace) -> int:
               f"{', '.join(foreign_names)}; remedy: some of {', '.join(defaults['only'])}",
               file=sys.stderr)
         return 2
-    if options.suite == SAVING and options.stand != WARM:
-        print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} has a storage "
-              "of its own; remedy: no --stand", file=sys.stderr)
+    if options.suite in (SAVING, ALEXNET) and options.stand != WARM:
+        print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} has "
+              "storages of its own; remedy: no --stand", file=sys.stderr)
         return 2
     if options.suite == TRAINING and options.stand != WARM:
         print(f"horovod-opt io bench: --stand {options.stand}: suite {options.suite} reads out of "
               "the page cache; remedy: --suite records", file=sys.stderr)
         return 2
-    if options.suite != STREAM:
+    if options.suite not in (STREAM, ALEXNET):
         if len(options.batch) > 1:
             print(f"horovod-opt io bench: --batch {' '.join(map(str, options.batch))}: suite "
                   f"{options.suite} takes one size; remedy: one of them, or --suite {STREAM}",
@@ -177,6 +189,8 @@ def _run(options: argparse.Namespace) -> int:
         from horovod_lab.io.suites.lmdb import suite
     elif options.suite == SAVING:
         from horovod_lab.io.suites.savers import suite
+    elif options.suite == ALEXNET:
+        from horovod_lab.io.suites.alexnet import suite
     elif options.suite == STREAM:
         from horovod_lab.io.suites.stream import suite
     else:

@@ -164,6 +164,24 @@ SPEEDUP = {
 # With one batch of prefetching, whatever device and number of threads.
 WAITING = Reported("of the time steps wait for input with prefetch 1, %", "V-B; Figure 6", 0, 0,
                    ".1f", wording="{} (complete overlap)")
+# Of these curves the text says in which direction they go.
+EVEN = Reported("time of the slowest over the fastest with prefetch 1, x", "V-B; Figure 6", 1, 1,
+                ".3g", 1, "{} (the same)")
+BATCHES = {prefetch: Reported(
+    f"time with the largest batch over the smallest, prefetch {prefetch}, x", "V-B; Figure 7", 1, 1,
+    ".3g", 1, "less than {}") for prefetch in (0, 1)}
+HIGHER = Reported("MB/s read from HDD, prefetch 1 over 0, x", "V-B; Figure 8", 1, 1, ".3g", 1,
+                  "more than {}")
+# VII does not say of which times the burst buffer's improvement is.
+BURST_BUFFER = {
+    "lost_seconds": Reported("time lost to checkpoints, slow over burst buffer, x",
+                             "VII; Figure 9", 2.6, 2.6, ".3g", 1),
+    "seconds": Reported("time of the whole training, slow over burst buffer, x",
+                        "VII; Figure 9", 2.6, 2.6, ".3g", 1)}
+LIKE_FAST = Reported("time of the whole training, burst buffer over fast, x", "V-C; Figure 9", 1, 1,
+                     ".3g", 1, "{} (little difference)")
+CHECKPOINT_BYTES = Reported("MB of a checkpoint", "VII", 600, 600, ".0f", 1,
+                            "roughly {}")
 
 
 # An order out of memory: Y. Zhu et al., "Entropy-Aware I/O Pipelining for Large-Scale Deep Learning

@@ -104,31 +104,22 @@ class BurstBuffer:
 
         Raises DataError: there is no room in `fast` and `slow` fails, too.
         """
-        begin = time.monotonic()
-        self._require_usable()
-        self._check(step)
-        tier = self._choose()
-        with self._saving(tier, step) as folder:
+        with self._tier_for(step) as tier, self._saving(tier, step) as folder:
             yield folder
-        self._stalled += time.monotonic() - begin
 
     def save_with(self, step: int, function: Callable[[Path], Any]) -> None:
         """The same, by a function that writes into the folder which it is given. If `fast` is
         full after all, it is called again, for a folder in `slow`."""
-        begin = time.monotonic()
-        self._require_usable()
-        self._check(step)
-        tier = self._choose()
-        try:
-            with self._saving(tier, step) as folder:
-                function(folder)
-        except NoRoom as error:
-            if tier is self._slow:
-                raise
-            say(f"{error}; this version goes straight to {self._slow.folder}")
-            with self._saving(self._slow, step) as folder:
-                function(folder)
-        self._stalled += time.monotonic() - begin
+        with self._tier_for(step) as tier:
+            try:
+                with self._saving(tier, step) as folder:
+                    function(folder)
+            except NoRoom as error:
+                if tier is self._slow:
+                    raise
+                say(f"{error}; this version goes straight to {self._slow.folder}")
+                with self._saving(self._slow, step) as folder:
+                    function(folder)
 
     def restore(self) -> Optional[Path]:
         """The folder of this rank's part of the newest version that is complete and as it was
@@ -198,6 +189,15 @@ class BurstBuffer:
             self.close()
 
     @contextmanager
+    def _tier_for(self, step: int) -> Iterator[Tier]:
+        """Where a new version goes first, while the training stands for it."""
+        begin = time.monotonic()
+        self._require_usable()
+        self._check(step)
+        yield self._choose()
+        self._stalled += time.monotonic() - begin
+
+    @contextmanager
     def _saving(self, tier: Tier, step: int) -> Iterator[Path]:
         self._drop_newer_than_restored()
         free, part = tier.free_bytes(), tier.new_part(step, self.rank)
@@ -238,12 +238,16 @@ class BurstBuffer:
     def _choose(self) -> Tier:
         """The fast tier, if it has room for a version as large as the last one; if need be once
         older ones are copied."""
-        if self._copier is None or self._has_room():
+        if self._copier is None:
             return self._fast
-        self._copier.make_room()
-        while not self._has_room() and (behind := len(self._copier.waiting())):
-            self._copier.wait(behind - 1)
+        while not self._has_room():
+            # Before room is made: what is copied in between has not gone yet.
+            behind = len(self._copier.waiting())
             self._copier.make_room()
+            if not behind:
+                break
+            if not self._has_room():
+                self._copier.wait(behind - 1)
         return self._fast if self._has_room() else self._slow
 
     def _has_room(self) -> bool:

@@ -78,7 +78,8 @@ def most_pieces(reports: list[dict]) -> int:
 
 
 TORCH = """
-import sys
+import json, sys
+from pathlib import Path
 import torch
 import horovod_opt.io as hio
 torch.distributed.init_process_group("gloo")
@@ -89,24 +90,112 @@ with hio.open(sys.argv[1] + "/train-*.tfrecord", seed=1) as data:
                 data, 16, decode=lambda sample: int.from_bytes(sample.data[:4], "little")):
             for number in batch.tolist():
                 print(f"{epoch} {rank} {number}\\n", end="")
+    from checkpoints import restored, saved
+    saves = saved(data.ranks, hio)
+    Path(f"saved-{rank}").write_text(json.dumps([saves, restored(data.ranks, hio)]))
 torch.distributed.destroy_process_group()
 assert not any(name.startswith("horovod.") for name in sys.modules)
 """
 
+# Shards of a DTensor, by DCP; and signals that come between two steps of one rank.
+ROWS, ASKED_TO_SAVE, ASKED_TO_STOP = 7, 3, 6
+CHECKPOINTS = f"""
+import os, signal
+from pathlib import Path
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+def shards(values):
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+    return distribute_tensor(values, mesh, [Shard(0)])
+
+def saved(ranks, hio):
+    weight, saves = shards(torch.arange({ROWS}.0)), []
+    with hio.BurstBuffer(f"fast-{{ranks.rank}}", "slow", ranks=ranks,
+                         signals=(signal.SIGTERM, signal.SIGUSR1)) as buffer:
+        for step in range(1, 100):
+            weight += 1
+            if step == {ASKED_TO_SAVE} and ranks.rank == 1:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            if step == {ASKED_TO_STOP} and ranks.rank == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+            asked = buffer.asked()
+            if asked:
+                with buffer.save(step) as folder:
+                    dcp.save({{"weight": weight}}, storage_writer=dcp.FileSystemWriter(folder))
+                saves.append((step, asked))
+            if asked == "stop":
+                return saves
+
+def restored(ranks, hio):
+    size = ranks.size if ranks else 1
+    rank = ranks.rank if ranks else 0
+    weight = shards(torch.zeros({ROWS})) if ranks else torch.zeros({ROWS})
+    together = Path(f"together-{{size}}-{{rank}}")
+    together.mkdir()
+    with hio.BurstBuffer(None, "slow", ranks=ranks) as buffer:
+        for part in buffer.restore_parts():
+            for path in part.iterdir():
+                if path.name != "MANIFEST":
+                    os.symlink(path, together / path.name)
+        dcp.load({{"weight": weight}}, checkpoint_id=together, no_dist=ranks is None)
+    return (weight.full_tensor() if ranks else weight).tolist()
+"""
+# What these have saved, on three ranks, and then by one process alone.
+RESTORES = """
+import json
+from pathlib import Path
+import torch
+import horovod_opt.io as hio
+from checkpoints import restored
+torch.distributed.init_process_group("gloo")
+rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+def allgather(data):
+    all_data = [None] * size
+    torch.distributed.all_gather_object(all_data, data)
+    return all_data
+
+values = [restored(hio.Communication(rank, size, allgather), hio)]
+torch.distributed.destroy_process_group()
+if rank == 0:
+    values.append(restored(None, hio))
+Path(f"restored-{rank}").write_text(json.dumps(values))
+"""
+
+
+def run_torch(folder: Path, ranks: int, program: str, *arguments: object) -> str:
+    """By PyTorch's launcher; its output."""
+    (folder / "train.py").write_text(program)
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}",
+         "--master-port=0", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--tee=0",
+         "train.py", *arguments],
+        cwd=folder, text=True, capture_output=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
 
 def test_torch_distributed_needs_no_horovod(need, data, tmp_path):
     need("torch")
-    (tmp_path / "train.py").write_text(TORCH)
-    result = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0",
-         "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--tee=0", "train.py", data],
-        cwd=tmp_path, text=True, capture_output=True, timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert result.returncode == 0, result.stderr
-    samples = [tuple(map(int, line.split())) for line in result.stdout.splitlines() if line]
+    (tmp_path / "checkpoints.py").write_text(CHECKPOINTS)
+    output = run_torch(tmp_path, 2, TORCH, data)
+    samples = [tuple(map(int, line.split())) for line in output.splitlines() if line]
     for epoch in range(2):
         assert sorted(number for e, _, number in samples if e == epoch) == list(range(TRAINING))
         assert {rank for e, rank, _ in samples if e == epoch} == {0, 1}
+    # All have stopped at one step, and its checkpoint is that of no other.
+    values = [float(row + ASKED_TO_STOP) for row in range(ROWS)]
+    for rank in range(2):
+        assert json.loads((tmp_path / f"saved-{rank}").read_text()) == [
+            [[ASKED_TO_SAVE, "save"], [ASKED_TO_STOP, "stop"]], values]
+    run_torch(tmp_path, 3, RESTORES)
+    for rank in range(3):
+        assert json.loads((tmp_path / f"restored-{rank}").read_text()) == [values] * (
+            2 if rank == 0 else 1)
 
 
 DIES = """

@@ -80,6 +80,8 @@ def check_job(folder: Path, batch: dict) -> int:
     ends = [lines[-1] for lines in processes if "total" in lines[-1]]
     assert len(ends) == 2 and ends[0] == ends[1]
     epochs = in_order[-1][0] + 1
+    restored, step = json.loads((folder / "restored").read_text())
+    assert restored == step > 0
     assert ends[0]["total"] == epochs * sum(range(SAMPLES))
     assert (ends[0]["state"]["epoch"], ends[0]["state"]["position"]) == (epochs, 0)
     return ends[0]["hosts"]

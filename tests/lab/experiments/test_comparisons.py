@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("scipy")
 
+import alexnet
 import between_nodes
 import cis_window
 import context_switches
@@ -214,6 +215,37 @@ def test_threads_of_tf_data_are_beside_the_device_that_a_stand_is_like():
         "of the time steps wait for input with prefetch 1, %: tf.data": (
             "0.0 (complete overlap)", "25.0")}
     assert besides[-1].at == "stand disk, 8 threads, prefetch 1"
+
+
+def test_alexnet():
+    def of(part: str, seconds: float, threads: int = 8, batch: int = 64, prefetch: int = 1,
+           **more) -> dict:
+        return {"part": part, "threads": threads, "batch": batch, "prefetch": prefetch,
+                "seconds": seconds, "waited_seconds": seconds / 4, "saved_seconds": [],
+                "variables_bytes": 2e8, **more}
+
+    document = {
+        "settings": {"threads": [1, 8], "batch": [16, 64], "prefetch": [0, 1], "width": 0.5},
+        "measurements": [
+            *(of(part, seconds, threads, prefetch=prefetch, traces={"read": [1.0 + prefetch]})
+              for part in ("disk", "memory") for threads, prefetch, seconds in (
+                  (1, 0, 9.0), (8, 0, 8.0), (1, 1, 6.0), (8, 1, 5.0))),
+            *(of("batches", 20.0, batch=16, prefetch=prefetch) for prefetch in (0, 1)),
+            of("slow", 65.0, saved_seconds=[13.0, 13.0]), of("fast", 49.0),
+            of("burst", 50.0, saved_seconds=[5.0, 5.0])]}
+    besides = alexnet.compare([document])
+    assert as_text(besides) == {
+        "of the time steps wait for input with prefetch 1, %": (
+            "0.0 (complete overlap)", "25.0"),
+        "time of the slowest over the fastest with prefetch 1, x": ("1 (the same)", "1.2"),
+        "time with the largest batch over the smallest, prefetch 0, x": ("less than 1", "0.4"),
+        "time with the largest batch over the smallest, prefetch 1, x": ("less than 1", "0.25"),
+        "MB/s read from HDD, prefetch 1 over 0, x": ("more than 1", "2"),
+        "time lost to checkpoints, slow over burst buffer, x": ("2.6", "2.6"),
+        "time of the whole training, slow over burst buffer, x": ("2.6", "1.3"),
+        "time of the whole training, burst buffer over fast, x": ("1 (little difference)", "1.02"),
+        "MB of a checkpoint": ("roughly 600", "200")}
+    assert alexnet.compare([{**document, "measurements": []}]) == []
 
 
 def test_cis_window():

@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import study
-import tools
 
 from horovod_lab.measuring import documents
 from horovod_lab.measuring.literature import EFFICIENCY, GAIN
@@ -111,12 +110,12 @@ class Started(list):
 @pytest.fixture
 def launches(monkeypatch, tmp_path) -> Started:
     (tmp_path / "horovod-opt").touch()
-    monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
     commands = Started()
 
     class Process:
         def __init__(self, command, cwd, env):
-            assert cwd == tools.ROOT
+            assert cwd == study.ROOT
             commands.append([Path(command[0]).name, *command[1:]])
 
         def wait(self):
@@ -125,26 +124,26 @@ def launches(monkeypatch, tmp_path) -> Started:
                 raise KeyboardInterrupt
             return 7
 
-    monkeypatch.setattr(tools.subprocess, "Popen", Process)
+    monkeypatch.setattr(study.subprocess, "Popen", Process)
     return commands
 
 
 def test_a_tool_is_run_with_the_users_options_last(launches):
-    status = tools.training("--ranks", 2).run(None, ["--ranks", "8"], tools.ROOT / "results")
+    status = study.training("--ranks", 2).run(None, ["--ranks", "8"], study.ROOT / "results")
     assert status == 7
-    assert launches == [["horovod-opt", "bench", "training", *tools.SMALL, "--images",
+    assert launches == [["horovod-opt", "bench", "training", *study.SMALL, "--images",
                          "build/images", "--ranks", "2", "--output", "results", "--ranks", "8"]]
 
 
 def test_paths_outside_of_the_project_stay_whole(tmp_path, monkeypatch):
-    assert tools.relative(tmp_path) == str(tmp_path)
-    monkeypatch.chdir(tools.ROOT / "tests")
-    assert tools.relative(Path("unit")) == "tests/unit"
+    assert study.relative(tmp_path) == str(tmp_path)
+    monkeypatch.chdir(study.ROOT / "tests")
+    assert study.relative(Path("unit")) == "tests/unit"
 
 
 def test_an_interruption_is_left_to_the_tool(launches):
     launches.interruptions = 2
-    assert tools.horovod_opt("simulate") == 7
+    assert study.horovod_opt("simulate") == 7
     assert launches == [["horovod-opt", "simulate"]]
 
 
@@ -153,12 +152,12 @@ def test_sigterm_ends_the_tool_first(monkeypatch, tmp_path):
     tool.write_text("#!/bin/sh\ntrap 'exit 130' TERM\nkill -TERM $PPID\n"
                     "while :; do sleep 0.05; done\n")
     tool.chmod(0o755)
-    monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
-    assert tools.horovod_opt("simulate") == 130
+    monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
+    assert study.horovod_opt("simulate") == 130
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_python_without_horovod_opt(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(tools.sys, "executable", str(tmp_path / "python"))
-    assert tools.horovod_opt("simulate") == 2
+    monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
+    assert study.horovod_opt("simulate") == 2
     assert "There is no horovod-opt beside" in capsys.readouterr().err

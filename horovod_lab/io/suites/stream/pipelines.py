@@ -38,7 +38,7 @@ def tf_data(folder: Path, shape: Shape) -> Iterator[tf.data.Dataset]:
 
     names = tf.data.Dataset.from_tensor_slices(paths).shuffle(len(paths), seed=1)
     images = names.map(read, num_parallel_calls=shape.threads).ignore_errors()
-    yield _prefetch(images.batch(shape.batch), shape)
+    yield limited(images.batch(shape.batch), shape)
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def by_hio(folder: Path, shape: Shape) -> Iterator[tf.data.Dataset]:
             images = batches.unbatch().map(lambda jpeg: decode(jpeg, shape.pixels),
                                            num_parallel_calls=shape.threads)
             batches = images.batch(shape.batch)
-        yield _prefetch(batches, shape)
+        yield limited(batches, shape)
     finally:
         data.close()
 
@@ -66,7 +66,8 @@ def decode(jpeg: tf.Tensor, pixels: int) -> tf.Tensor:
     return tf.image.resize(image, (pixels, pixels))
 
 
-def _prefetch(batches: tf.data.Dataset, shape: Shape) -> tf.data.Dataset:
+def limited(batches: tf.data.Dataset, shape: Shape) -> tf.data.Dataset:
+    """With as many threads, and batches made ahead, as asked for and no more."""
     if shape.prefetch:
         batches = batches.prefetch(shape.prefetch)
     options = tf.data.Options()

@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from horovod_lab.measuring import launch
 from horovod_lab.measuring.benchmark import begin
 from horovod_lab.measuring.comparison import interleave
 from horovod_lab.measuring.documents import DocumentError
-from horovod_lab.measuring.present import number
+from horovod_lab.measuring.present import Section, number
 from horovod_opt.arguments import Refusal
 
 MOST_THREADS = 256  # that hio.open takes
@@ -105,9 +105,11 @@ def _check(options: argparse.Namespace) -> None:
 
 
 class StreamBenchmark(SuiteBenchmark):
-    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path,
-                 options: argparse.Namespace):
-        super().__init__(jobs, document, path, options, section)
+    """Of processes that read JPEGs."""
+
+    def __init__(self, jobs: Sequence[Any], document: dict[str, Any], path: Path,
+                 options: argparse.Namespace, show: Callable[..., Section] = section):
+        super().__init__(jobs, document, path, options, show)
         self._folder = jpegs.folder_of(self._data, options.files, options.file_bytes)
 
     def prepare(self) -> None:

@@ -3,7 +3,7 @@
 FOLDER DATA FRAMEWORK BATCH RANK HOST...: BATCH is the size of a batch for hio.*.loader, as JSON;
 RANK dies; four hosts, of which the job has the first two at first.
 Each process notes the steps that it has committed; what it took after its last commit does not
-count.
+count. Whoever is rank 0 then saves a version with what was committed, by a BurstBuffer.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ hvd.init()
 data = hio.open(PATTERN, seed=1, chunk_samples=8, elastic=True)
 died = FOLDER / "died"
 pending: list[dict] = []  # steps since the last commit
+buffers: list[hio.BurstBuffer] = []  # of rank 0 one
 
 
 def note(line: dict) -> None:
@@ -113,6 +114,41 @@ def commit() -> None:
         for line in pending:
             note(line)
         pending.clear()
+        if hvd.rank() == 0:
+            save_version()
+
+
+def save_version() -> None:
+    if not buffers:
+        buffers.append(hio.BurstBuffer(FOLDER / "fast", FOLDER / "slow"))
+    with buffers[0].save(state.step) as folder:
+        if FRAMEWORK == "torch":
+            import torch
+
+            torch.save({"step": state.step, "model": state.model.state_dict()}, folder / "state.pt")
+        else:
+            import tensorflow as tf
+
+            tf.train.Checkpoint(step=tf.Variable(state.step)).write(str(folder / "model"))
+
+
+def restored_step() -> int:
+    """Of the newest version, as another node sees it; its model is the state's."""
+    buffers[0].close()
+    with hio.BurstBuffer(FOLDER / "fast of another node", FOLDER / "slow") as buffer:
+        folder = buffer.restore()
+        if FRAMEWORK == "torch":
+            import torch
+
+            version = torch.load(folder / "state.pt")
+            assert all(map(torch.equal, version["model"].values(),
+                           state.model.state_dict().values()))
+            return version["step"]
+        import tensorflow as tf
+
+        step = tf.Variable(0)
+        tf.train.Checkpoint(step=step).read(str(folder / "model")).assert_consumed()
+        return int(step)
 
 
 @hvd.elastic.run
@@ -137,6 +173,8 @@ def train(state) -> None:
 
 
 train(state)
+if hvd.rank() == 0:
+    (FOLDER / "restored").write_text(json.dumps([restored_step(), state.step]))
 hosts = len(set(hvd.allgather_object(os.uname().nodename)))
 note({"total": state.total, "state": data.state_dict(), "hosts": hosts})
 hvd.shutdown()

@@ -120,4 +120,4 @@ def test_a_small_run_with_what_is_here(tmp_path, capfd):
 
 def test_another_storage_is_refused(capfd):
     assert cli.main(["io", "bench", "--suite", "savers", "--stand", "disk"]) == 2
-    assert "has a storage of its own" in capfd.readouterr().err
+    assert "has storages of its own" in capfd.readouterr().err

@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from events import MINUTE
 from thread_ranks import on_ranks, succeeded
 
 import horovod_opt.io as hio
@@ -258,6 +260,28 @@ def test_more_than_fast_bytes_waits_for_the_slow_folder(make, fast, slow):
         buffer._limit = 10
         save(buffer, 3)
         assert steps_of(fast) == [] and 3 in steps_of(slow)
+
+
+def test_what_is_copied_while_room_is_made_goes_as_well(make, fast, monkeypatch):
+    copy, may_copy = draining.copy, threading.Event()
+
+    def copies(*arguments) -> None:
+        assert may_copy.wait(MINUTE)
+        copy(*arguments)
+
+    monkeypatch.setattr(draining, "copy", copies)
+    buffer = make(fast_bytes="1.5MiB")
+    save(buffer, 1, size=1 << 20)
+    make_room = buffer._copier.make_room
+
+    def makes_room() -> None:
+        make_room()
+        may_copy.set()
+        buffer._copier.wait(behind=0)
+
+    monkeypatch.setattr(buffer._copier, "make_room", makes_room)
+    save(buffer, 2, size=1 << 20)
+    assert steps_of(fast) == [2]
 
 
 def test_a_slow_folder_that_fails_is_tried_again_said_and_raised_when_fast_is_full(

@@ -1,0 +1,1 @@
+"""Suite alexnet: the mini-application of measuring/literature.py's source of TensorFlow's input."""
