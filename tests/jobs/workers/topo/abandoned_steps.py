@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import horovod.torch as hvd
 import torch
-from common import RANK, graph_plans, report, running, start_mpi
+from common import HANG_SECONDS, RANK, graph_plans, report, running, start_mpi
 from horovod.torch.mpi_ops import _basics
 
 STEPS, FAULT = 12, 8
@@ -71,7 +71,27 @@ class Training:
                 optimizer.step()
         weights = [part for model in self.models for part in model.state_dict().values()]
         digest = hashlib.sha256(b"".join(part.numpy().tobytes() for part in weights)).hexdigest()
-        return digest, [part.sum().item() for part in weights]
+        sums = [part.sum().item() for part in weights]
+        self.settle()
+        return digest, sums
+
+    def settle(self) -> None:
+        """Goes on until all plans are active on all ranks: a slow one votes late."""
+        until = time.monotonic() + HANG_SECONDS
+        while not all_ranks(states_of_plans() in ([], ["active"])):
+            assert time.monotonic() < until, states_of_plans()
+            for model, optimizer in zip(self.models, self.optimizers):
+                optimizer.zero_grad()
+                self.loss(model, 0).backward()
+                optimizer.step()
+
+
+def states_of_plans() -> list[str]:
+    return sorted({plan.state for plan in graph_plans()})
+
+
+def all_ranks(flag: bool) -> bool:
+    return bool(hvd.allreduce(torch.tensor(float(flag)), op=hvd.Min, name="all ranks"))
 
 
 def raise_at(training: Training, loss: torch.Tensor, layer: int) -> None:
@@ -184,7 +204,6 @@ for mode in sys.argv[2:]:
     with running(hvd, mode, HOROVOD_FUSION_THRESHOLD="2400", HOROVOD_STALL_CHECK_TIME_SECONDS="1"):
         for case, run in (CASES if mode == "off" else CASES | CASES_OF_TOPO).items():
             errors, (digest, sums) = run()
-            states = sorted({plan.state for plan in graph_plans()})
             results[f"{mode} {case}"] = {"errors": errors, "digest": digest, "sums": sums,
-                                          "states": states}
+                                          "states": states_of_plans()}
 report(**results)
