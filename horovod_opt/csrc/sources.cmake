@@ -1,16 +1,8 @@
 # All C++ sources as absolute paths, for every CMake project that compiles them.
 
-# The ideas: without Horovod, frameworks, MPI.
-set(HOROVOD_OPT_CORE_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/contradictions.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/settings_agreement.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/stall_report.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/unnamed_calls.cc
+# The ideas: without Horovod, frameworks, MPI. First what torch.distributed's backend needs, too.
+set(HOROVOD_OPT_C10D_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/base/float16.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/elements/arithmetic.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/elements/tensor_view.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/network/allreduce_schedules.cc
@@ -25,7 +17,28 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/hierarchical_collectives.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/host_links.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/ordered_group.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/ordered_group_trouble.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/report/state_page.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_sharing.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
+# All of them.
+set(HOROVOD_OPT_CORE_SOURCES
+    ${HOROVOD_OPT_C10D_CORE_SOURCES}
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/contradictions.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/settings_agreement.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/stall_report.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/agreement/unnamed_calls.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/cores/affinity.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/cores/partition.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/counters/path_counters.cc
+    ${CMAKE_CURRENT_LIST_DIR}/core/counters/thread_usage.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/bucket_filling.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/consensus.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/plan/parse_plan.cc
@@ -40,20 +53,11 @@ set(HOROVOD_OPT_CORE_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/horovod_ops_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_buckets.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/internode_calls.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/planned_call.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/reduction/small_buckets.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/report/state_page.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/report/state_socket.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_ids.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/ready_queue.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_sharing.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/ready_queue.cc)
 
 # What hooks them into Horovod.
 set(HOROVOD_OPT_BINDING_SOURCES
@@ -75,7 +79,6 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/stall_watch.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/topo.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/modes/topo/unnamed_call.cc
-    ${CMAKE_CURRENT_LIST_DIR}/binding/network/gloo_address.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/network/group_transport.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/plan_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/python/settings_api.cc
@@ -122,29 +125,3 @@ set(HOROVOD_OPT_C10D_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/c10d/backend.cc
     ${CMAKE_CURRENT_LIST_DIR}/c10d/module.cc
     ${CMAKE_CURRENT_LIST_DIR}/c10d/tensor_calls.cc)
-set(HOROVOD_OPT_C10D_CORE_SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/core/base/float16.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/elements/arithmetic.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/elements/tensor_view.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/allreduce_schedules.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/block_ring.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/nonblocking_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/progress_engine.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_connections.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_rendezvous.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/tcp_transport.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/network/word_allreduce.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/hierarchical_collectives.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/host_links.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/ordered_group.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/ordered_calls/watch.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/node_collectives.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/reduction/reduce_scatter_allgather.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/report/state_page.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_layout.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/bucket_places.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_handover.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/segment_sharing.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
-    ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)

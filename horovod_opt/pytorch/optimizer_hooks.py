@@ -320,11 +320,12 @@ def _after_the_last_of_its_name(send: Callable) -> Callable:
 
     @functools.wraps(send)
     def wrapper(optimizer: Reducing, *arguments: Any) -> Any:
-        until = time.monotonic() + _stall_seconds()
+        until = None
         while True:
             try:
                 return send(optimizer, *arguments)
             except ValueError as error:
+                until = until or time.monotonic() + _stall_seconds()
                 if UNDER_WAY not in str(error) or time.monotonic() > until:
                     raise
             time.sleep(POLL_SECONDS)

@@ -58,7 +58,7 @@ def section(document: dict[str, Any]) -> Section:
 def judge(target: Target, measurements: Sequence[dict[str, Any]]) -> Verdict:
     """By the medians of the rounds, in each of which both were measured by turns."""
     of_ranks = [job for job in measurements
-                if (job["ranks"], job["hosts"]) == (target.ranks, target.hosts)]
+                if _place(job) == (target.ranks, target.hosts)]
     failed = sum("failed" in job for job in of_ranks)
     values = [value for job in of_ranks if "failed" not in job
               if (value := _value(target, job)) is not None]
@@ -84,12 +84,16 @@ def hosts_text(hosts: int) -> str:
     return "1 host" if hosts == 1 else f"{hosts} hosts"
 
 
+def _place(job: dict[str, Any]) -> tuple[int, int]:
+    """Ranks and hosts."""
+    return job["ranks"], job["hosts"]
+
+
 def _rows(jobs: Sequence[dict[str, Any]],
           what: str) -> Iterator[tuple[tuple[int, int], str, list[dict[str, Any]]]]:
     """((ranks, hosts), series, measurements by column)."""
-    for place in dict.fromkeys((job["ranks"], job["hosts"]) for job in jobs):
-        of_place = [job[what] for job in jobs
-                    if (job["ranks"], job["hosts"]) == place and job.get(what)]
+    for place in dict.fromkeys(map(_place, jobs)):
+        of_place = [job[what] for job in jobs if _place(job) == place and job.get(what)]
         for series in of_place[0] if of_place else ():
             yield place, series, of_place
 
@@ -125,7 +129,7 @@ def _targets(verdicts: Sequence[Verdict]) -> Grid:
 
 
 def _picture(jobs: Sequence[dict[str, Any]]) -> Picture:
-    places = list(dict.fromkeys((job["ranks"], job["hosts"]) for job in jobs))
+    places = list(dict.fromkeys(map(_place, jobs)))
     figure = Figure(figsize=(1.0 + 5.0 * len(places), 5.0), layout="constrained")
     axes = figure.subplots(1, len(places), squeeze=False, sharey=True)[0]
     for axis, (ranks, hosts) in zip(axes, places):

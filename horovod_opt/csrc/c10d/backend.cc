@@ -3,6 +3,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "horovod_opt/csrc/c10d/call_arguments.h"
 #include "horovod_opt/csrc/c10d/store_meeting.h"
 #include "horovod_opt/csrc/c10d/store_notes.h"
 #include "horovod_opt/csrc/c10d/tensor_calls.h"
@@ -12,6 +13,7 @@
 namespace horovod_opt {
 namespace {
 
+using namespace call_arguments;
 using c10d::OpType;
 
 // Whether somebody may wait for the call otherwise than by wait(): older PyTorch does not say.
@@ -23,21 +25,6 @@ template <class Options>
 struct MayGoOn<Options, std::void_t<decltype(std::declval<Options>().asyncOp)>> {
   static bool In(const Options& options) { return options.asyncOp; }
 };
-
-void RequireMainMemory(const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK(tensor.device().is_cpu(), "backend hvdopt takes tensors in main memory, not on ",
-                tensor.device(), "; remedy: init_process_group(\"cpu:hvdopt,cuda:nccl\")");
-  }
-}
-
-void RequireOneType(const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "tensors of one call have types ",
-                tensors[0].scalar_type(), " and ", tensor.scalar_type(),
-                "; remedy: a call for each type");
-  }
-}
 
 }  // namespace
 
@@ -282,7 +269,8 @@ HvdoptBackend::WorkPtr HvdoptBackend::gather(std::vector<Tensors>& outputs, Tens
     return BelowOurs(kGather).gather(outputs, inputs, options);
   }
   const int root = static_cast<int>(options.rootRank);
-  const Tensors to = root == getRank() ? PiecesOf(outputs, inputs[0], "gather") : Tensors();
+  const Tensors to =
+      root == getRank() ? PiecesOf(outputs, inputs[0], getSize(), "gather") : Tensors();
   return Make(kGather, OpType::GATHER, tensor_calls::Gather(to, inputs[0], root, getSize()), to,
               options);
 }
@@ -293,24 +281,10 @@ HvdoptBackend::WorkPtr HvdoptBackend::scatter(Tensors& outputs, std::vector<Tens
     return BelowOurs(kScatter).scatter(outputs, inputs, options);
   }
   const int root = static_cast<int>(options.rootRank);
-  const Tensors from = root == getRank() ? PiecesOf(inputs, outputs[0], "scatter") : Tensors();
+  const Tensors from =
+      root == getRank() ? PiecesOf(inputs, outputs[0], getSize(), "scatter") : Tensors();
   return Make(kScatter, OpType::SCATTER, tensor_calls::Scatter(outputs[0], from, root, getSize()),
               outputs, options);
-}
-
-const HvdoptBackend::Tensors& HvdoptBackend::PiecesOf(const std::vector<Tensors>& pieces,
-                                                      const at::Tensor& one,
-                                                      const char* call) const {
-  TORCH_CHECK(pieces.size() == 1 && pieces[0].size() == static_cast<std::size_t>(getSize()), call,
-              " with ", pieces.empty() ? 0 : pieces[0].size(),
-              " tensors on its root, in a group of ", getSize(), " ranks");
-  RequireMainMemory(pieces[0]);
-  for (const at::Tensor& piece : pieces[0]) {
-    TORCH_CHECK(piece.numel() == one.numel() && piece.scalar_type() == one.scalar_type(), call,
-                " of ", one.scalar_type(), " ", one.sizes(), " and ", piece.scalar_type(), " ",
-                piece.sizes(), "; remedy: tensors of one size and type");
-  }
-  return pieces[0];
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -322,26 +296,8 @@ HvdoptBackend::WorkPtr HvdoptBackend::alltoall_base(at::Tensor& output, at::Tens
   }
   RequireOneType({output, input});
   return Make(kAlltoall, OpType::ALLTOALL_BASE,
-              tensor_calls::Alltoall(Split(output, to), Split(input, from)), {output}, options);
-}
-
-HvdoptBackend::Tensors HvdoptBackend::Split(const at::Tensor& tensor,
-                                            const std::vector<std::int64_t>& rows) const {
-  const std::int64_t all = tensor.dim() == 0 ? 1 : tensor.size(0);
-  std::int64_t sum = 0;
-  for (std::int64_t of_rank : rows) sum += of_rank;
-  TORCH_CHECK(rows.empty() ? all % getSize() == 0
-                           : rows.size() == static_cast<std::size_t>(getSize()) && sum == all,
-              "all_to_all of ", all, " rows, split ", rows, ", in a group of ", getSize(),
-              " ranks; remedy: a split for each rank, which add up to the rows");
-  Tensors pieces;
-  for (std::int64_t rank = 0, begin = 0; rank < getSize(); ++rank) {
-    const std::int64_t of_rank =
-        rows.empty() ? all / getSize() : rows[static_cast<std::size_t>(rank)];
-    pieces.push_back(tensor.narrow(0, begin, of_rank));
-    begin += of_rank;
-  }
-  return pieces;
+              tensor_calls::Alltoall(Split(output, to, getSize()), Split(input, from, getSize())),
+              {output}, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::alltoall(Tensors& outputs, Tensors& inputs,

@@ -107,11 +107,6 @@ class HvdoptBackend final : public c10d::Backend {
   std::optional<ReductionOf> Ours(const Tensors& tensors, const c10d::ReduceOp& operation);
   bool Ours(const Tensors& tensors);
   bool AreOursOnOneHost(const Tensors& tensors);
-  // Of a root: a tensor for each rank, like `one`.
-  const Tensors& PiecesOf(const std::vector<Tensors>& pieces, const at::Tensor& one,
-                          const char* call) const;
-  // By rank: so many rows, or equally many.
-  Tensors Split(const at::Tensor& tensor, const std::vector<std::int64_t>& rows) const;
   template <class CallOptions>
   WorkPtr Make(Kind kind, c10d::OpType type, OrderedCallPtr call, Tensors outputs,
                const CallOptions& options);

@@ -110,14 +110,17 @@ OrderedCallPtr Exchange(const CallFacts& facts, const Tensors& outputs, const Te
     return flats;
   };
   const auto to = flatten(outputs), from = flatten(inputs);
-  PieceCopy::Pieces pieces;
-  const std::size_t ranks = std::max(outputs.size(), inputs.size());
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const bool gives = rank < from.size() && from[rank], takes = rank < to.size() && to[rank];
-    pieces.from.push_back(gives ? static_cast<const char*>(from[rank]->data()) : nullptr);
-    pieces.from_bytes.push_back(gives ? BytesOf(from[rank]->flat) : 0);
-    pieces.to.push_back(takes ? static_cast<char*>(to[rank]->data()) : nullptr);
-    pieces.to_bytes.push_back(takes ? BytesOf(to[rank]->flat) : 0);
+  PieceCopy::Pieces pieces(std::max(outputs.size(), inputs.size()));
+  for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
+    PieceCopy::Piece& piece = pieces[rank];
+    if (rank < from.size() && from[rank]) {
+      piece.from = static_cast<const char*>(from[rank]->data());
+      piece.from_bytes = BytesOf(from[rank]->flat);
+    }
+    if (rank < to.size() && to[rank]) {
+      piece.to = static_cast<char*>(to[rank]->data());
+      piece.to_bytes = BytesOf(to[rank]->flat);
+    }
   }
   call->perform = [pieces, from](HierarchicalCollectives& collectives, const Made& made) {
     return collectives.Alltoall(pieces, made);

@@ -136,10 +136,10 @@ void Perform(const Call& call, NodeCollectives& node, int rank, int ranks, std::
         got.emplace_back(piece(peer, rank).size(), -1);
       }
       for (int peer = 0; peer < ranks; ++peer) {
-        pieces.from.push_back(reinterpret_cast<const char*>(given[peer].data()));
-        pieces.from_bytes.push_back(static_cast<std::int64_t>(given[peer].size()) * kBytes);
-        pieces.to.push_back(reinterpret_cast<char*>(got[peer].data()));
-        pieces.to_bytes.push_back(static_cast<std::int64_t>(got[peer].size()) * kBytes);
+        pieces.push_back({reinterpret_cast<const char*>(given[peer].data()),
+                          static_cast<std::int64_t>(given[peer].size()) * kBytes,
+                          reinterpret_cast<char*>(got[peer].data()),
+                          static_cast<std::int64_t>(got[peer].size()) * kBytes});
       }
       ASSERT_EQ(node.Alltoall(pieces, number, stop, counts), Outcome::kDone);
       for (int peer = 0; peer < ranks; ++peer) {
@@ -215,10 +215,8 @@ TEST_P(NodeCalls, APieceThatIsNotExpectedIsNamed) {
     PieceCopy::Pieces pieces;
     for (int peer = 0; peer < ranks_; ++peer) {
       const bool is_short = rank == 0 && peer == ranks_ - 1;
-      pieces.from.push_back(reinterpret_cast<const char*>(own.data()));
-      pieces.from_bytes.push_back((is_short ? 4 : 5) * kBytes);
-      pieces.to.push_back(reinterpret_cast<char*>(all.data() + 5 * peer));
-      pieces.to_bytes.push_back(5 * kBytes);
+      pieces.push_back({reinterpret_cast<const char*>(own.data()), (is_short ? 4 : 5) * kBytes,
+                        reinterpret_cast<char*>(all.data() + 5 * peer), 5 * kBytes});
     }
     WaitCounts counts;
     try {

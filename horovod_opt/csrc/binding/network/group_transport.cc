@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,11 @@
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt_abi.h"
+
+#if HAVE_GLOO
+#include <gloo/context.h>
+#include <gloo/transport/pair.h>
+#endif
 
 namespace horovod_opt {
 namespace {
@@ -59,6 +65,22 @@ Trial Run(Controller& controller, const Groups& groups, Trial trial,
   }
   return trial;
 }
+
+#if HAVE_GLOO
+// The address by which Gloo's other ranks reach this one, numeric: Gloo's text of it is
+// "[10.0.0.1]:40123$7". Throws std::runtime_error if Gloo does not tell.
+std::string GlooAddress(const gloo::Context& gloo) {
+  for (int rank = 0; rank < gloo.size; ++rank) {
+    if (rank == gloo.rank) continue;
+    const auto& pair = const_cast<gloo::Context&>(gloo).getPair(rank);
+    if (pair == nullptr) continue;
+    const std::string text = pair->address().str();
+    const std::size_t end = text.find(']');
+    if (text.front() == '[' && end != std::string::npos) return text.substr(1, end - 1);
+  }
+  throw std::runtime_error("Gloo does not tell the address of this rank");
+}
+#endif
 
 #if HAVE_MPI
 Trial TryMpi(HorovodGlobalState& horovod, const Groups& groups) {

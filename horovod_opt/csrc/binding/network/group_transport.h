@@ -8,12 +8,6 @@
 #include "horovod_opt/csrc/core/network/groups.h"
 #include "horovod_opt/csrc/core/network/transport.h"
 
-#if HAVE_GLOO
-namespace gloo {
-class Context;
-}
-#endif
-
 namespace horovod {
 namespace common {
 struct HorovodGlobalState;
@@ -40,12 +34,6 @@ GroupTransport ConnectGroups(horovod::common::HorovodGlobalState& horovod, const
 // Over a communicator of its own. Throws std::runtime_error. Collective.
 std::unique_ptr<Transport> ConnectWithMpi(horovod::common::HorovodGlobalState& horovod,
                                           const Groups& groups);
-#endif
-
-#if HAVE_GLOO
-// The address by which Gloo's other ranks reach this one. Numeric. Throws std::runtime_error if
-// Gloo does not tell.
-std::string GlooAddress(const gloo::Context& gloo);
 #endif
 
 }  // namespace horovod_opt

@@ -33,6 +33,8 @@ class BlockRing : public NonblockingCollective {
   static constexpr int kChannels = 4;  // channels, and chunks that are under way each way at a time
 
   enum class Kind { kAllgather, kReduceScatter };
+  // Of an allgather, which adds nothing up.
+  static constexpr Arithmetic kNoArithmetic{1, nullptr, nullptr};
   struct Block {
     std::int64_t begin = 0, bytes = 0;
   };

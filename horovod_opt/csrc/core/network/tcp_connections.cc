@@ -1,25 +1,11 @@
-#include <iomanip>
-#include <random>
-#include <sstream>
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/core/base/unix_socket.h"
 #include "horovod_opt/csrc/core/network/allreduce_schedules.h"
 #include "horovod_opt/csrc/core/network/tcp_rendezvous.h"
 
 namespace horovod_opt {
-namespace {
-
-std::string NewSecret() {
-  std::random_device random;
-  std::ostringstream secret;
-  for (int word = 0; word < 8; ++word) {
-    secret << std::hex << std::setw(8) << std::setfill('0') << random();
-  }
-  return secret.str();
-}
-
-}  // namespace
 
 std::unique_ptr<Transport> ConnectWithTcp(RankMeeting& meeting, const Groups& groups,
                                           const std::function<std::string()>& address,
@@ -35,7 +21,8 @@ std::unique_ptr<Transport> ConnectWithTcp(RankMeeting& meeting, const Groups& gr
   const auto all = meeting.Gather(rendezvous->address());
   std::vector<std::string> addresses;
   for (int rank : groups.cross) addresses.push_back(all[static_cast<std::size_t>(rank)]);
-  const std::string secret = meeting.Gather(meeting.rank() == 0 ? NewSecret() : "")[0];
+  const auto draw = [] { return unix_socket::NewSecret() + unix_socket::NewSecret(); };
+  const std::string secret = meeting.Gather(meeting.rank() == 0 ? draw() : "")[0];
   const bool connects =
       take_step([&] { rendezvous->Call(self, neighbours, addresses, secret, patience); }) &&
       take_step([&] { rendezvous->Answer(self, neighbours, secret, patience); });

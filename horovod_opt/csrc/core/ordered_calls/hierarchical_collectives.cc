@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "horovod_opt/csrc/core/elements/elementwise.h"
+#include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/reduction/network_data.h"
 #include "horovod_opt/csrc/core/reduction/reduce_scatter.h"
 
@@ -12,18 +14,10 @@ namespace {
 
 using Outcome = NodeCollectives::Outcome;
 
-// Of what adds nothing up.
-void NoSums(void*, const void* const*, int, std::int64_t) {}
-constexpr Arithmetic kNoArithmetic{1, NoSums, nullptr};
-
-// An allreduce that does nothing but compare tags.
+// An allreduce of a word that nobody looks at: it compares tags.
 AllreduceData NoData() {
-  return {0,
-          kNoArithmetic,
-          [](std::int64_t, std::int64_t, char*) {},
-          [](std::int64_t, std::int64_t, const char*) {},
-          {},
-          {}};
+  return AllreduceDataOf(std::make_shared<Words>(1),
+                         &elementwise::Reduce<std::uint64_t, elementwise::Sum>);
 }
 
 }  // namespace
@@ -75,13 +69,12 @@ bool HierarchicalCollectives::GoRound(BlockRing::Kind kind, BlockRing::Memory me
 bool HierarchicalCollectives::Allreduce(const std::shared_ptr<const BucketReduction>& bucket,
                                         const Call& call) {
   if (OnOneHost()) return node_.Allreduce(*bucket, call.tag, call.stop, call.waits);
-  if (ranks() == 1) return Exchange(WholeBucket(bucket, nullptr), call);
+  if (ranks() == 1) return Exchange(WholeBucket(bucket), call);
   const std::vector<std::int64_t> ends = EqualParts(bucket->Bytes(), ranks());
-  const int own = groups_.index;
-  const std::int64_t bytes = ends[own] - (own == 0 ? 0 : ends[own - 1]);
+  const std::int64_t bytes = BytesOfPart(ends, groups_.index);
   char* const part = Take(part_, bytes);
   return node_.ReduceParts(*bucket, ends, part, call.tag, call.stop, call.waits) &&
-         Exchange(PartOfBucket(bucket, part, bytes, nullptr), call) &&
+         Exchange(PartOfBucket(bucket, part, bytes), call) &&
          node_.GatherParts(*bucket, ends, part, call.tag, call.stop, call.waits);
 }
 
@@ -98,7 +91,8 @@ bool HierarchicalCollectives::Broadcast(void* data, std::int64_t bytes, int root
     std::vector<BlockRing::Block> blocks(static_cast<std::size_t>(hosts()));
     blocks[place / ranks()].bytes = bytes;
     const BlockRing::Memory memory{nullptr, static_cast<char*>(data)};
-    if (!GoRound(BlockRing::Kind::kAllgather, memory, blocks, kNoArithmetic, call)) return false;
+    if (!GoRound(BlockRing::Kind::kAllgather, memory, blocks, BlockRing::kNoArithmetic, call))
+      return false;
   }
   return ranks() == 1 || on_host(place % ranks());
 }
@@ -121,7 +115,8 @@ bool HierarchicalCollectives::Allgather(const void* data, std::int64_t bytes, vo
   }
   // Where the data lies in the output, as in FSDP, it may be there already.
   std::memmove(part + blocks[groups_.group].begin, data, static_cast<std::size_t>(bytes));
-  if (!GoRound(BlockRing::Kind::kAllgather, {nullptr, part}, blocks, kNoArithmetic, call)) {
+  if (!GoRound(BlockRing::Kind::kAllgather, {nullptr, part}, blocks, BlockRing::kNoArithmetic,
+               call)) {
     return false;
   }
   if (in_place) return true;

@@ -139,16 +139,20 @@ class OrderedGroup final : public Watched, public std::enable_shared_from_this<O
            std::unique_lock<std::mutex>& lock);
   void Run();
   // With mutex_ held, until another call can begin.
+  void Break(const std::string& text);
+
+  // --- what keeps a call from going on: ordered_group_trouble.cc ---
   std::string FindTrouble();
   std::string TextOf(std::exception_ptr error, OrderedCall& call);
   void Note(OrderedCall& call);
   void NoteIfSlow(OrderedCall& call);
   std::string HowHostsDiffer(OrderedCall& call);
   std::vector<int> Missing(const OrderedCall& call);
-  void Break(const std::string& text);
   std::string Describe(const OrderedCall& call) const;
   std::string Difference(const OrderedCall& call, int other, const CallFacts& facts) const;
   std::string NamesOf(const std::vector<int>& ranks) const;
+  // Of the group, the `number`-th that shares memory with this one.
+  int RankOf(int number) const { return groups_.ranks[static_cast<std::size_t>(number)]; }
 
   const SharedSegment segment_;
   const std::string name_;

@@ -87,19 +87,21 @@ class PieceDiffers : public std::logic_error {
 // is, and the one that comes the other way.
 class PieceCopy {
  public:
-  // By rank: what this one has for it, and wants of it.
-  struct Pieces {
-    std::vector<const char*> from;
-    std::vector<std::int64_t> from_bytes;
-    std::vector<char*> to;
-    std::vector<std::int64_t> to_bytes;
+  // What this rank has for another one, and wants of it. By rank.
+  struct Piece {
+    const char* from = nullptr;
+    std::int64_t from_bytes = 0;
+    char* to = nullptr;
+    std::int64_t to_bytes = 0;
   };
+  using Pieces = std::vector<Piece>;
 
   PieceCopy(const BucketLayout& layout, std::uint64_t first, const Pieces& pieces)
       : layout_(layout), first_(first), pieces_(pieces) {}
 
   std::int64_t Longest() const {
-    return *std::max_element(pieces_.from_bytes.begin(), pieces_.from_bytes.end());
+    const auto less = [](const Piece& a, const Piece& b) { return a.from_bytes < b.from_bytes; };
+    return std::max_element(pieces_.begin(), pieces_.end(), less)->from_bytes;
   }
 
   // That pieces of `longest` bytes need.
@@ -110,10 +112,10 @@ class PieceCopy {
   void CopyIn(std::int64_t chunk) {
     for (int rank = 0; rank < layout_.ranks(); ++rank) {
       if (chunk == 0)
-        SizesOf(layout_.rank(), rank) = {pieces_.from_bytes[rank], pieces_.to_bytes[rank]};
+        SizesOf(layout_.rank(), rank) = {pieces_[rank].from_bytes, pieces_[rank].to_bytes};
       if (rank == layout_.rank()) continue;
-      Copy(chunk, pieces_.from_bytes[rank], [&](std::int64_t begin, std::size_t bytes) {
-        std::memcpy(Data(chunk, layout_.rank(), rank), pieces_.from[rank] + begin, bytes);
+      Copy(chunk, pieces_[rank].from_bytes, [&](std::int64_t begin, std::size_t bytes) {
+        std::memcpy(Data(chunk, layout_.rank(), rank), pieces_[rank].from + begin, bytes);
       });
     }
   }
@@ -133,14 +135,14 @@ class PieceCopy {
     const int own = layout_.rank();
     for (int rank = 0; rank < layout_.ranks(); ++rank) {
       if (rank == own) {
-        if (chunk == 0 && pieces_.to_bytes[own] > 0) {
-          std::memmove(pieces_.to[own], pieces_.from[own],
-                       static_cast<std::size_t>(pieces_.to_bytes[own]));
+        const Piece& kept = pieces_[own];
+        if (chunk == 0 && kept.to_bytes > 0) {
+          std::memmove(kept.to, kept.from, static_cast<std::size_t>(kept.to_bytes));
         }
         continue;
       }
-      Copy(chunk, pieces_.to_bytes[rank], [&](std::int64_t begin, std::size_t bytes) {
-        std::memcpy(pieces_.to[rank] + begin, Data(chunk, rank, own), bytes);
+      Copy(chunk, pieces_[rank].to_bytes, [&](std::int64_t begin, std::size_t bytes) {
+        std::memcpy(pieces_[rank].to + begin, Data(chunk, rank, own), bytes);
       });
     }
   }

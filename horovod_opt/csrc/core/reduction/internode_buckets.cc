@@ -75,7 +75,7 @@ bool InternodeBuckets::Begin(int bucket_id, const std::atomic<bool>& stop, WaitC
   }
   if (work.bucket->IsCall()) return BeginCall(work, stop, waits);
   const auto request = NewRequest(work);
-  request->part = TakeBuffer(OwnBytes(request->ends));
+  request->part = TakeBuffer(BytesOfPart(request->ends, rank_));
   if (!node_.ReduceParts(*request->reduction, request->ends, request->part.data.get(), request->tag,
                          stop, waits)) {
     return false;
@@ -112,14 +112,14 @@ void InternodeBuckets::Send(const Work& work) {
   if (work.IsEmpty()) return TakeBack(work);
   if (work.bucket->IsCall()) return SendCall(bucket_id, NewCall(work));
   const auto request = NewRequest(work);
-  Start(bucket_id, request->tag, WholeBucket(request->reduction, request),
+  Start(bucket_id, request->tag, WholeBucket(ReductionIn(request)),
         [this, bucket_id] { AnnounceEnd(bucket_id); });
 }
 
 void InternodeBuckets::SendPart(int bucket_id, const std::shared_ptr<Request>& request) {
   char* const part = request->part.data.get();
   Start(bucket_id, request->tag,
-        PartOfBucket(request->reduction, part, OwnBytes(request->ends), request),
+        PartOfBucket(ReductionIn(request), part, BytesOfPart(request->ends, rank_)),
         [this, bucket_id] { AnnounceEnd(bucket_id); });
 }
 
@@ -146,7 +146,7 @@ void InternodeBuckets::TakeBack(const Work& work) {
   const int bucket_id = work.bucket->id;
   const std::int64_t bytes = work.bucket->IsCall()
                                  ? everybody_.size() * sizeof(Words::value_type)
-                                 : OwnBytes(EqualParts(work.bucket->bytes, ranks_));
+                                 : BytesOfPart(EqualParts(work.bucket->bytes, ranks_), rank_);
   engine_.Begin(std::make_unique<NonblockingAllreduce>(
       groups_, group_, bucket_id * NonblockingAllreduce::kChannels, bytes,
       [this, bucket_id](NonblockingAllreduce::Outcome) { plans_.Take(bucket_id); }, sizes_));
@@ -185,10 +185,6 @@ std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::EndRequest(int buck
   request->memory.clear();
   request->result.reset();
   return request;
-}
-
-std::int64_t InternodeBuckets::OwnBytes(const std::vector<std::int64_t>& ends) const {
-  return ends[rank_] - (rank_ == 0 ? 0 : ends[rank_ - 1]);
 }
 
 BufferPool::Buffer InternodeBuckets::TakeBuffer(std::int64_t bytes) {

@@ -38,6 +38,7 @@
 #include "horovod_opt/csrc/core/network/word_allreduce.h"
 #include "horovod_opt/csrc/core/plan/plan.h"
 #include "horovod_opt/csrc/core/plan/plan_table.h"
+#include "horovod_opt/csrc/core/reduction/network_data.h"
 #include "horovod_opt/csrc/core/reduction/node_collectives.h"
 #include "horovod_opt/csrc/core/reduction/planned_call.h"
 #include "horovod_opt/csrc/core/shared_memory/ready_queue.h"
@@ -122,7 +123,10 @@ class InternodeBuckets {
     std::int64_t row_bytes() const { return RowBytes(slot()); }
   };
 
-  std::int64_t OwnBytes(const std::vector<std::int64_t>& ends) const;
+  // Keeps the request as long as it is used.
+  static BucketReductionPtr ReductionIn(const std::shared_ptr<Request>& request) {
+    return {request, request->reduction.get()};
+  }
   BufferPool::Buffer TakeBuffer(std::int64_t bytes);
   void Send(const Work& work);
   void SendPart(int bucket_id, const std::shared_ptr<Request>& request);

@@ -27,9 +27,6 @@ bool AnyoneJoined(Rows begin, Rows end) {
   return std::find(begin, end, Words::value_type{0}) != end;
 }
 
-// Of a ring that adds nothing up.
-constexpr Arithmetic kNoArithmetic{1, nullptr, nullptr};
-
 }  // namespace
 
 std::shared_ptr<InternodeBuckets::Request> InternodeBuckets::NewCall(const Work& work) {
@@ -79,7 +76,7 @@ bool InternodeBuckets::BeginCall(const Work& work, const std::atomic<bool>& stop
     return false;
   }
   if (request->reduction != nullptr && !AnyoneJoined(of_group, of_group + ranks_)) {
-    request->part = TakeBuffer(OwnBytes(request->ends));
+    request->part = TakeBuffer(BytesOfPart(request->ends, rank_));
     if (!node_.ReduceParts(*request->reduction, request->ends, request->part.data.get(),
                            request->tag, stop, waits)) {
       return false;
@@ -144,8 +141,8 @@ void InternodeBuckets::Gather(int bucket_id, const std::shared_ptr<Request>& req
   }
   const BlockRing::Block& own = blocks[group_];
   std::copy_n(request->data(), own.bytes, memory + own.begin);
-  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, memory}, blocks, kNoArithmetic,
-            [this, bucket_id, request] { AnnounceEnd(bucket_id); });
+  BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, memory}, blocks,
+            BlockRing::kNoArithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
 }
 
 void InternodeBuckets::ScatterSums(int bucket_id, const std::shared_ptr<Request>& request) {
@@ -177,7 +174,7 @@ void InternodeBuckets::Broadcast(int bucket_id, const std::shared_ptr<Request>& 
   std::vector<BlockRing::Block> blocks(static_cast<std::size_t>(groups_));
   blocks[root / ranks_].bytes = request->row_bytes();
   BeginRing(BlockRing::Kind::kAllgather, bucket_id, {nullptr, BroadcastMemory(*request)}, blocks,
-            kNoArithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
+            BlockRing::kNoArithmetic, [this, bucket_id, request] { AnnounceEnd(bucket_id); });
 }
 
 bool InternodeBuckets::EndCall(Request& request, const std::atomic<bool>& stop, WaitCounts& waits) {

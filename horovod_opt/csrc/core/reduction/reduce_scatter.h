@@ -22,6 +22,10 @@ inline std::vector<std::int64_t> EqualParts(std::int64_t bytes, int ranks) {
   return ends;
 }
 
+inline std::int64_t BytesOfPart(const std::vector<std::int64_t>& ends, int rank) {
+  return ends[rank] - (rank == 0 ? 0 : ends[rank - 1]);
+}
+
 // Where the parts begin and end, and what is moved of them at a time.
 class ChunkedParts {
  public:
