@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "horovod/common/global_state.h"
 #include "horovod/common/group_table.h"
 #include "horovod/common/operations.h"
 #include "horovod/common/process_set.h"
@@ -21,8 +22,10 @@ namespace horovod_opt {
 namespace {
 
 thread_local bool calls_are_planned = true;
+thread_local bool is_given_back = false;
 
 using horovod::common::DataType;
+using horovod::common::HorovodGlobalState;
 using horovod::common::ProcessSet;
 using horovod::common::ReduceOp;
 using horovod::common::Request;
@@ -130,6 +133,19 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
   return process_set.tensor_queue.AddToTensorQueueMulti(negotiated, negotiated_requests);
 }
 
+// To upstream's queue, as if no plan knew of it.
+Status EnqueueNegotiated(ArrivalPtr arrival) {
+  PlannedTensor& tensor = TensorOf(arrival);
+  auto& entry = tensor.entry;
+  calls_are_planned = arrival->may_be_call;
+  const Status status = horovod::common::EnqueueTensorAllreduce(
+      entry.context, entry.tensor, entry.output, entry.ready_event_list, entry.tensor_name,
+      entry.device, entry.callback, static_cast<ReduceOp>(arrival->reduction.reduce_op),
+      arrival->reduction.prescale, arrival->reduction.postscale, entry.process_set_id);
+  calls_are_planned = true;
+  return status;
+}
+
 }  // namespace
 
 Status EnqueueTensorAllreduce(PlannedKey planned_key,
@@ -181,15 +197,17 @@ void LeaveOut(std::int64_t key, const std::string& reason) {
   for (const auto& [process_set, plans] : topo->AllPlans()) plans->LeaveOut(key, reason);
 }
 
-Status EnqueueNegotiated(ArrivalPtr arrival) {
+Status EnqueueAgain(HorovodGlobalState& horovod, ArrivalPtr arrival) {
   PlannedTensor& tensor = TensorOf(arrival);
-  auto& entry = tensor.entry;
-  calls_are_planned = arrival->may_be_call;
-  const Status status = horovod::common::EnqueueTensorAllreduce(
-      entry.context, entry.tensor, entry.output, entry.ready_event_list, entry.tensor_name,
-      entry.device, entry.callback, static_cast<ReduceOp>(arrival->reduction.reduce_op),
-      arrival->reduction.prescale, arrival->reduction.postscale, entry.process_set_id);
-  calls_are_planned = true;
+  is_given_back = true;
+  Status status;
+  if (tensor.request) {
+    auto& queue = horovod.process_set_table.Get(tensor.entry.process_set_id).tensor_queue;
+    status = queue.AddToTensorQueue(tensor.entry, *tensor.request);
+  } else {
+    status = EnqueueNegotiated(std::move(arrival));
+  }
+  is_given_back = false;
   return status;
 }
 
@@ -228,8 +246,8 @@ bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 
 bool SumsInPlace() { return GlobalState().topo.load(std::memory_order_acquire) != nullptr; }
 
-bool SentLater(const TensorTableEntry& queued, TensorTableEntry& entry, Request& request) {
-  return Hold(queued, entry, request);
+bool MaySendLater(const TensorTableEntry& queued, bool others_wait) {
+  return is_given_back || (IsObjection(queued) && !others_wait);
 }
 
 void RequestAdded() {

@@ -12,6 +12,7 @@ namespace horovod {
 namespace common {
 struct ProcessSet;
 class Request;
+struct HorovodGlobalState;
 }  // namespace common
 }  // namespace horovod
 
@@ -35,8 +36,10 @@ horovod::common::Status EnqueueTensorAllreduce(
     horovod::common::StatusCallback callback, horovod::common::ReduceOp reduce_op,
     double prescale_factor, double postscale_factor, std::int32_t process_set_id);
 
-// To upstream's queue: a tensor that a plan has not taken, or has given back.
-horovod::common::Status EnqueueNegotiated(ArrivalPtr arrival);
+// To upstream's queue: a tensor that a plan has given back. It waits there for one of its name, which
+// may be of a step that this rank has left; its own caller was told that it is under way.
+horovod::common::Status EnqueueAgain(horovod::common::HorovodGlobalState& horovod,
+                                     ArrivalPtr arrival);
 
 // A step that has handed over the tensors with these keys is over; others of it hardly ever arrive.
 void StepOver(const std::vector<std::int64_t>& keys, std::int64_t step);
@@ -63,10 +66,9 @@ bool WaitsAsleep();
 // Whether a sum may take the memory of a tensor that nobody else reads: in mode topo.
 bool SumsInPlace();
 
-// Upstream's queue has `queued`, which has the name of this call. False: that is the call's error.
-// Under the queue's lock.
-bool SentLater(const horovod::common::TensorTableEntry& queued,
-               horovod::common::TensorTableEntry& entry, horovod::common::Request& request);
+// Upstream's queue has `queued`, which has the name of this call, and perhaps others that wait for
+// that. Whether this call waits, too; false: the name is its error. Under the queue's lock.
+bool MaySendLater(const horovod::common::TensorTableEntry& queued, bool others_wait);
 
 // Upstream's queue has a new request.
 void RequestAdded();

@@ -80,13 +80,7 @@ inline void BackToNegotiation(horovod::common::HorovodGlobalState& horovod, Arri
     entry.FinishWithCallback(Status::PreconditionError(arrival->failure));
     return;
   }
-  if (tensor.request) {
-    auto& queue = horovod.process_set_table.Get(entry.process_set_id).tensor_queue;
-    const Status status = queue.AddToTensorQueue(entry, *tensor.request);
-    if (!status.ok()) callback(status);
-    return;
-  }
-  const Status status = EnqueueNegotiated(std::move(arrival));
+  const Status status = EnqueueAgain(horovod, std::move(arrival));
   if (!status.ok()) callback(status);
 }
 

@@ -25,10 +25,6 @@ namespace horovod_opt {
 void Object(horovod::common::ProcessSet& process_set, int process_set_id, const std::string& name);
 
 bool IsObjection(const horovod::common::Request& request);
-
-// Takes the call if `queued`, which has its name, is an objection; false: it is not, or has one.
-// For upstream's queue, under its lock.
-bool Hold(const horovod::common::TensorTableEntry& queued, horovod::common::TensorTableEntry& entry,
-          horovod::common::Request& request);
+bool IsObjection(const horovod::common::TensorTableEntry& entry);
 
 }  // namespace horovod_opt
