@@ -247,7 +247,7 @@ bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 bool SumsInPlace() { return GlobalState().topo.load(std::memory_order_acquire) != nullptr; }
 
 bool MaySendLater(const TensorTableEntry& queued, bool others_wait) {
-  return is_given_back || (IsObjection(queued) && !others_wait);
+  return is_given_back || (IsOfObjection(queued) && !others_wait);
 }
 
 void RequestAdded() {

@@ -52,7 +52,7 @@ void Object(ProcessSet& process_set, int process_set_id, const std::string& name
 
 bool IsObjection(const Request& request) { return request.tensor_shape() == kNoShape; }
 
-bool IsObjection(const TensorTableEntry& entry) {
+bool IsOfObjection(const TensorTableEntry& entry) {
   return dynamic_cast<Objection*>(entry.tensor.get()) != nullptr;
 }
 

@@ -25,6 +25,6 @@ namespace horovod_opt {
 void Object(horovod::common::ProcessSet& process_set, int process_set_id, const std::string& name);
 
 bool IsObjection(const horovod::common::Request& request);
-bool IsObjection(const horovod::common::TensorTableEntry& entry);
+bool IsOfObjection(const horovod::common::TensorTableEntry& entry);
 
 }  // namespace horovod_opt
