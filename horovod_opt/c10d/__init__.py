@@ -6,7 +6,10 @@ Importing this registers the name; PyTorch does that itself from 2.5 on, by the 
 
 from __future__ import annotations
 
+import os
+
 NAME = "hvdopt"
+AS_GLOO = "HOROVOD_OPT_AS_GLOO"
 
 
 def register() -> None:
@@ -17,6 +20,10 @@ def register() -> None:
 
         if dist.is_available() and NAME not in dist.Backend.backend_list:
             dist.Backend.register_backend(NAME, _make, extended_api=True, devices=["cpu"])
+            if os.environ.get(AS_GLOO, "").strip():
+                from horovod_opt.c10d.as_gloo import replace_gloo
+
+                replace_gloo()
     except Exception:
         pass  # init_process_group says that there is no such backend
 

@@ -48,19 +48,30 @@ const std::shared_ptr<OrderedGroup>& HvdoptBackend::Group() {
   if (!has_tried_) {
     has_tried_ = true;
     StoreMeeting meeting(store_, getRank(), getSize(), global_ranks_,
-                         std::chrono::milliseconds(timeout_.load()));
+                         std::chrono::milliseconds(timeout_.load()), name_);
     const OrderedGroup::Site site{SharingDomain(), place_.address, place_.most,
                                   std::make_shared<StoreNotes>(store_, getRank(), getSize())};
-    std::string error;
-    group_ = OrderedGroup::Start(meeting, name_, site, error);
-    if (!error.empty() && getRank() == 0) {
-      say_("group " + name_ +
-           (group_ ? " shares no memory, so its ranks exchange messages: "
-                   : " can neither share memory nor connect, so gloo performs its calls: ") +
-           error);
+    try {
+      std::string error;
+      auto group = OrderedGroup::Start(meeting, name_, site, error);
+      meeting.Conclude();
+      if (!error.empty() && getRank() == 0) SayWhatIsLeft(group != nullptr, error);
+      group_ = std::move(group);
+    } catch (const c10::Error& problem) {
+      failure_ = "group " + name_ + " cannot be made: " + problem.what_without_backtrace();
+    } catch (const std::exception& problem) {
+      failure_ = problem.what();
     }
   }
+  TORCH_CHECK_WITH(DistBackendError, failure_.empty(), failure_);
   return group_;
+}
+
+void HvdoptBackend::SayWhatIsLeft(bool has_group, const std::string& error) {
+  say_("group " + name_ +
+       (has_group ? " shares no memory, so its ranks exchange messages: "
+                  : " can neither share memory nor connect, so gloo performs its calls: ") +
+       error);
 }
 
 c10d::Backend& HvdoptBackend::BelowOurs(Kind kind) {
@@ -257,6 +268,10 @@ HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter_tensor_coalesced(
 HvdoptBackend::WorkPtr HvdoptBackend::barrier(const c10d::BarrierOptions& options) {
   if (!Group()) return BelowOurs(kBarrier).barrier(options);
   return Make(kBarrier, OpType::BARRIER, tensor_calls::Barrier(), {}, options);
+}
+
+void HvdoptBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
+  BelowOurs(kBarrier).monitoredBarrier(options, wait_for_all);
 }
 
 bool HvdoptBackend::AreOursOnOneHost(const Tensors& tensors) {

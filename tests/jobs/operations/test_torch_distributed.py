@@ -23,11 +23,11 @@ def run_ranks(tmp_path_factory, need):
     need("torch")
 
     @cache
-    def run(ranks: int, hosts: int, kind: str) -> list[dict | None]:
+    def run(ranks: int, hosts: int, kind: str, **settings: str) -> list[dict | None]:
         """What each rank printed last; None: it was killed. Ranks of several hosts share no
         memory."""
         store = tmp_path_factory.mktemp("store") / "store"
-        environ = {**inherited(), "HOROVOD_OPT_NODE_RANKS": str(ranks // hosts)}
+        environ = {**inherited(), "HOROVOD_OPT_NODE_RANKS": str(ranks // hosts), **settings}
         processes = [subprocess.Popen([sys.executable, PROGRAM, store, str(rank), str(ranks), kind],
                                       env=environ, stdout=subprocess.PIPE, text=True)
                      for rank in range(ranks)]
@@ -57,3 +57,9 @@ def test_a_killed_rank_is_known_to_the_others(run_ranks, ranks, hosts):
     assert re.fullmatch(r"allreduce 2 of group 0 \(sum\), float32 \[10\]: rank 1 "
                         r"(is gone|at .* has closed its connection); remedy: see its last lines",
                         text)
+
+
+@pytest.mark.parametrize("ranks, hosts", [(2, 1), (2, 2)])
+def test_programs_that_name_gloo(run_ranks, ranks, hosts):
+    for found in run_ranks(ranks, hosts, "as_gloo", HOROVOD_OPT_AS_GLOO="1"):
+        assert found == {"as_gloo": ""}

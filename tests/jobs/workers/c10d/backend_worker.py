@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -242,10 +243,19 @@ def futures(at: Rank) -> None:
         assert work.is_success() and work.result()[0].sum() == size * at.ranks
 
 
+def new_gloo_group():
+    """Also while HOROVOD_OPT_AS_GLOO=1."""
+    setting = os.environ.pop("HOROVOD_OPT_AS_GLOO", "")
+    group = dist.new_group(backend="gloo")
+    os.environ["HOROVOD_OPT_AS_GLOO"] = setting
+    assert isinstance(group._get_backend(torch.device("cpu")), dist.ProcessGroupGloo)
+    return group
+
+
 @program
 def training(at: Rank) -> None:
     """DistributedDataParallel, beside gloo with the same data: of two ranks the same bits."""
-    gloo = dist.new_group(backend="gloo")
+    gloo = new_gloo_group()
     weights = []
     for group in (at.group, gloo):
         torch.manual_seed(at.rank)
@@ -292,10 +302,10 @@ def sharded_training(at: Rank) -> None:
         torch.testing.assert_close(sharded.full_tensor(), whole)
 
 
-def error_of(call: Callable[[], object]) -> str:
+def error_of(call: Callable[[], object], kind: type = dist.DistBackendError) -> str:
     try:
         call()
-    except dist.DistBackendError as error:
+    except kind as error:
         return str(error).splitlines()[0]
     raise AssertionError("no error")
 
@@ -339,6 +349,28 @@ def a_rank_that_does_not_come(at: Rank) -> None:
             " (sum), float32 [2, 3]: rank 1 has not come within 1 s; remedy: see what they do, or "
             "a longer timeout="), text
     dist.barrier(group=at.group)
+
+
+@program
+def a_rank_that_comes_too_late_to_the_first_call(at: Rank) -> None:
+    """It finds that the others have given up, and no rank goes on with gloo."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    late = at.ranks - 1
+    texts = [None] * at.ranks
+    text = ""
+    if at.rank != late:
+        text = error_of(lambda: dist.all_reduce(torch.ones(3), group=group))
+    dist.barrier(group=at.group)
+    for call in (lambda: dist.all_reduce(torch.ones(3), group=group),
+                 lambda: dist.barrier(group=group)):
+        dist.all_gather_object(texts, [text or error_of(call), error_of(call)], group=at.group)
+        text = ""
+        assert len({one for both in texts for one in both}) == 1, texts
+    assert re.fullmatch(rf"first call of group \S+: rank {late} has not come within 1 s; remedy: see "
+                        "what they do, or a longer timeout=", texts[0][0]), texts
+    from horovod_opt.c10d.group import counts
+
+    assert set(counts(group).values()) == {(0, 0)}, counts(group)
 
 
 @program
@@ -391,9 +423,48 @@ def dies(rank: int) -> None:
     os._exit(0)
 
 
+def goes_as_gloo(store: str, rank: int, ranks: int) -> Iterator[tuple[str, str]]:
+    """HOROVOD_OPT_AS_GLOO=1: what programs get that name gloo, or nothing."""
+    from horovod_opt.c10d import as_gloo
+    from horovod_opt.c10d.group import counts
+
+    for number, name in enumerate((None, "gloo", "cpu:gloo")):
+        dist.init_process_group(name, init_method=f"file://{store}{number}", rank=rank,
+                                world_size=ranks, timeout=timedelta(minutes=5))
+        group = dist.new_group()
+        assert dist.get_backend() == dist.get_backend(group) == (name or "undefined")
+        assert dist.get_backend_config() == "cpu:hvdopt"
+        for program in (reductions, futures, training):
+            found = Rank(dist.new_group(), rank, ranks)
+            program(found)
+            by_kind = counts(found.group)
+            assert by_kind["allreduce"][0] > 0 and not any(other for _, other in by_kind.values())
+        what_gloo_does(Rank(dist.new_group(), rank, ranks))
+        if name == "gloo":  # PyTorch asks for the name
+            dist.monitored_barrier(group, timedelta(minutes=1), wait_all_ranks=True)
+        new_gloo_group()
+        os.environ["HOROVOD_OPT_AS_GLOO"] = "2"
+        text = error_of(lambda: dist.new_group(backend="gloo"), ValueError)
+        assert text.startswith("HOROVOD_OPT_AS_GLOO='2' is out of bounds"), text
+        os.environ["HOROVOD_OPT_AS_GLOO"] = "1"
+        dist.barrier()
+        dist.destroy_process_group()
+    dist.distributed_c10d._new_process_group_helper = lambda size, *, name="": None
+    as_gloo.replace_gloo()
+    text = error_of(lambda: dist.init_process_group(
+        "gloo", init_method=f"file://{store}3", rank=rank, world_size=ranks), RuntimeError)
+    assert re.fullmatch(r"HOROVOD_OPT_AS_GLOO=1 does not know PyTorch \S+: its "
+                        r"_new_process_group_helper takes \(size, \*, name=''\); remedy: unset it, and "
+                        r'init_process_group\("hvdopt"\)', text), text
+    yield "as_gloo", ""
+
+
 def main() -> None:
     store, rank, ranks, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     torch.set_num_threads(1)
+    if kind == "as_gloo":
+        print(json.dumps(dict(goes_as_gloo(str(Path(store).absolute()), rank, ranks))), flush=True)
+        return
     dist.init_process_group("hvdopt", init_method=f"file://{Path(store).absolute()}", rank=rank,
                             world_size=ranks)
     if kind == "dies":
