@@ -215,9 +215,9 @@ class Settings:
     )
     as_gloo: int = _setting(
         0,
-        "torch.distributed: 1: a process group of gloo, also one that gets gloo because the program "
-        "names no backend, performs the calls for tensors in main memory as hvdopt does. It still "
-        "calls itself gloo. Read when a group is made; set before PyTorch is imported.",
+        "torch.distributed: 1: a process group of gloo, also one that gets gloo because the "
+        "program names no backend, performs the calls for tensors in main memory as hvdopt does. "
+        "It still calls itself gloo. To be set before PyTorch is imported.",
         "",
         (0, 1),
     )

@@ -63,3 +63,12 @@ def test_a_killed_rank_is_known_to_the_others(run_ranks, ranks, hosts):
 def test_programs_that_name_gloo(run_ranks, ranks, hosts):
     for found in run_ranks(ranks, hosts, "as_gloo", HOROVOD_OPT_AS_GLOO="1"):
         assert found == {"as_gloo": ""}
+
+
+@pytest.mark.parametrize("controller, backend", [("mpi", "gloo"), ("gloo", "hvdopt")])
+def test_horovodrun_starts_a_program_of_torch_distributed(job, controller, backend):
+    result = job("env_meeting", backend, controller=controller, started=True, ranks=3)
+    reports = result.expect_success().of_ranks(3)
+    for rank, report in enumerate(reports):
+        assert report == {"rank": rank, "sum": [6, 6, 6], "address": "127.0.0.1",
+                          "local": [str(rank), "3"]}

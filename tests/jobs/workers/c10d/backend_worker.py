@@ -97,6 +97,62 @@ def layouts(at: Rank) -> None:
                 equal(copy.contiguous(), view(expected).contiguous())
 
 
+def negated(values: torch.Tensor) -> torch.Tensor:
+    """A view that has these values, contiguous."""
+    return torch._neg_view(-values)
+
+
+def imaginary(values: torch.Tensor) -> torch.Tensor:
+    """The same, not contiguous."""
+    return torch.complex(torch.zeros_like(values), -values).conj().imag
+
+
+@program
+def negated_views(at: Rank) -> None:
+    """What gloo gives, into views and from them."""
+    root = dist.get_global_rank(at.group, 0)
+
+    def gather(outputs, given, group):
+        dist.gather(given, outputs if at.rank == 0 else None, root, group=group)
+        return outputs if at.rank == 0 else []
+
+    def all_to_all(outputs, given, group):
+        one = torch.cat([outputs[0]] * at.ranks)
+        dist.all_to_all_single(one, torch.cat([given] * at.ranks), group=group)
+        return [one]
+
+    def reduce(outputs, given, group):
+        dist.reduce(given, root, group=group)
+        return [given] if at.rank == 0 else []
+
+    calls = [
+        gather, all_to_all, reduce,
+        lambda outputs, given, group: dist.all_reduce(given, group=group) or [given],
+        lambda outputs, given, group: dist.broadcast(given, root, group=group) or [given],
+        lambda outputs, given, group: dist.all_gather(outputs, given, group=group) or outputs,
+        lambda outputs, given, group: dist.reduce_scatter(
+            outputs[0], [given] * at.ranks, group=group) or outputs[:1]]
+    kinds = (torch.clone, negated, imaginary)
+    gloo = new_gloo_group()
+    for size in (5, 100_000):
+        values = at.values(torch.float32, size)
+        for call in calls:
+            for source in kinds:
+                for target in kinds:
+                    found, expected = (
+                        call([target(torch.zeros(size)) for _ in range(at.ranks)], source(values),
+                             group) for group in (at.group, gloo))
+                    assert len(found) == len(expected)
+                    for one, other in zip(found, expected):
+                        equal(one, other)
+    if on_one_host(at):  # gloo gathers no complex numbers
+        outputs = [torch.zeros(5, dtype=torch.complex64).conj() for _ in range(at.ranks)]
+        gather(outputs, torch.complex(values[:5], values[:5] + at.rank).conj(), at.group)
+        for rank, output in enumerate(outputs if at.rank == 0 else []):
+            of_rank = at.values(torch.float32, 5, rank)
+            equal(output, torch.complex(of_rank, -of_rank - rank))
+
+
 @program
 def copies(at: Rank) -> None:
     for dtype in NUMBERS + OTHERS:
@@ -366,8 +422,8 @@ def a_rank_that_comes_too_late_to_the_first_call(at: Rank) -> None:
         dist.all_gather_object(texts, [text or error_of(call), error_of(call)], group=at.group)
         text = ""
         assert len({one for both in texts for one in both}) == 1, texts
-    assert re.fullmatch(rf"first call of group \S+: rank {late} has not come within 1 s; remedy: see "
-                        "what they do, or a longer timeout=", texts[0][0]), texts
+    assert re.fullmatch(rf"first call of group \S+: rank {late} has not come within 1 s; remedy: "
+                        "see what they do, or a longer timeout=", texts[0][0]), texts
     from horovod_opt.c10d.group import counts
 
     assert set(counts(group).values()) == {(0, 0)}, counts(group)
@@ -454,8 +510,8 @@ def goes_as_gloo(store: str, rank: int, ranks: int) -> Iterator[tuple[str, str]]
     text = error_of(lambda: dist.init_process_group(
         "gloo", init_method=f"file://{store}3", rank=rank, world_size=ranks), RuntimeError)
     assert re.fullmatch(r"HOROVOD_OPT_AS_GLOO=1 does not know PyTorch \S+: its "
-                        r"_new_process_group_helper takes \(size, \*, name=''\); remedy: unset it, and "
-                        r'init_process_group\("hvdopt"\)', text), text
+                        r"_new_process_group_helper takes \(size, \*, name=''\); remedy: unset it, "
+                        r'and init_process_group\("hvdopt"\)', text), text
     yield "as_gloo", ""
 
 
