@@ -7,10 +7,11 @@ import json
 import re
 import subprocess
 import sys
+import uuid
 from functools import cache
 
 import pytest
-from jobs import HANG_SECONDS, WORKERS, inherited
+from jobs import HANG_SECONDS, MARKER, WORKERS, inherited, processes
 
 pytest.importorskip("torch")
 from backend_worker import PROGRAMS
@@ -63,6 +64,32 @@ def test_a_killed_rank_is_known_to_the_others(run_ranks, ranks, hosts):
 def test_programs_that_name_gloo(run_ranks, ranks, hosts):
     for found in run_ranks(ranks, hosts, "as_gloo", HOROVOD_OPT_AS_GLOO="1"):
         assert found == {"as_gloo": ""}
+
+
+@pytest.mark.parametrize("on_a_host", [3, 1])
+def test_torchrun_restarts_a_job_of_which_a_rank_was_killed(need, tmp_path, on_a_host):
+    need("torch")
+    marker = uuid.uuid4().hex
+    environ = {**inherited(), "HOROVOD_OPT_NODE_RANKS": str(on_a_host), "OMP_NUM_THREADS": "1",
+               MARKER: marker}
+    job = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3",
+         "--max-restarts=1", WORKERS / "c10d" / "restarted.py", tmp_path],
+        env=environ, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
+    assert job.returncode == 0, job.stderr
+    for rank in range(3):
+        lines = (tmp_path / f"rank-{rank}").read_text().splitlines()
+        *first, second = map(json.loads, lines)
+        assert second == {"attempt": 1, "sum": 30}
+        if rank == 1:
+            assert not first
+            continue
+        (failed,) = first
+        assert re.fullmatch(
+            r"allreduce 3 of group \S+ \(sum\), float32 \[10\]: rank 1 "
+            r"(is gone|at .* has closed its connection); remedy: see its last lines",
+            failed["error"])
+    assert not processes(marker)
 
 
 @pytest.mark.parametrize("controller, backend", [("mpi", "gloo"), ("gloo", "hvdopt")])
