@@ -1,4 +1,5 @@
-"""PyTorch's own tests of torch.distributed, as its wheel has them, with one backend: FILE [TEST...].
+"""PyTorch's own tests of torch.distributed, as its wheel has them, with one backend:
+FILE [TEST...].
 
 What BACKEND names, in WORLD_SIZE ranks that are forked from this process. Writes a line of JSON to
 FILE for each test: its name, outcome and the last line of its error.

@@ -119,8 +119,8 @@ def transformers(folder: Path, steps: int) -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
     torch.manual_seed(1)
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=16, n_embd=64, n_layer=2, n_head=2,
-                                       bos_token_id=0, eos_token_id=0))
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=16, n_embd=64, n_layer=2,
+                                       n_head=2, bos_token_id=0, eos_token_id=0))
     arguments = TrainingArguments(
         folder, max_steps=steps, per_device_train_batch_size=BATCH, use_cpu=True, bf16=True,
         gradient_accumulation_steps=ACCUMULATED, max_grad_norm=CLIP, save_steps=max(1, steps // 2),

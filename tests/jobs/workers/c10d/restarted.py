@@ -1,5 +1,5 @@
-"""One rank of a job of torchrun, of which rank 1 is killed in the first attempt. Each rank adds a line
-to a file of its own in each attempt."""
+"""One rank of a job of torchrun, of which rank 1 is killed in the first attempt. Each rank adds a
+line to a file of its own in each attempt."""
 
 import json
 import os
