@@ -1,5 +1,6 @@
 """The library of torch.distributed's backend has all that it uses: the linker allows what is
-missing, and the first import fails. So do installs without Horovod, which have no other library of core."""
+missing, and the first import fails. So do installs without Horovod, which have no other library of
+core."""
 
 from __future__ import annotations
 
