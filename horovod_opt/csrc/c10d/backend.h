@@ -114,7 +114,7 @@ class HvdoptBackend final : public c10d::Backend {
   bool AreOursOnOneHost(const Tensors& tensors);
   template <class CallOptions>
   WorkPtr Make(Kind kind, c10d::OpType type, OrderedCallPtr call, Tensors outputs,
-               const CallOptions& options);
+               const Tensors& inputs, const CallOptions& options);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string name_;
