@@ -74,7 +74,7 @@ def test_each_launcher_tells_its_ranks(names):
     assert [environ[name] for name in NAMES] == ["5", "8", "2", "4"]
 
 
-@pytest.mark.parametrize("inner, outer", itertools.combinations(LAUNCHERS, 2))
+@pytest.mark.parametrize("inner, outer", [*itertools.combinations(LAUNCHERS, 2)])
 def test_the_inner_launcher_counts(inner, outer):
     environ = {"MASTER_ADDR": "h1", **numbered(outer, "0101"), **numbered(inner, "1212")}
     fill_in(environ)
