@@ -18,7 +18,7 @@ from horovod_opt.c10d import AS_GLOO, NAME
 from horovod_opt.settings import load
 
 FUNCTION = "_new_process_group_helper"
-# Those of PyTorch 2.4 to 2.15 begin so.
+# What it takes begins so in PyTorch 2.13, with which this was tried.
 FIRST = ("group_size", "group_rank", "global_ranks_in_group", "backend", "store")
 
 
