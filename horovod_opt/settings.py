@@ -213,6 +213,14 @@ class Settings:
         "",
         (0, 1),
     )
+    as_gloo: int = _setting(
+        0,
+        "torch.distributed: 1: a process group of gloo, also one that gets gloo because the "
+        "program names no backend, performs the calls for tensors in main memory as hvdopt does. "
+        "It still calls itself gloo. To be set before PyTorch is imported.",
+        "",
+        (0, 1),
+    )
     stats: int = _setting(
         0,
         "1: print a table of all ranks' counters at shutdown.",

@@ -142,7 +142,7 @@ def run_job(
         except subprocess.TimeoutExpired:
             code, hung = -1, True
         survivors = [] if hung else _wait_for_end(marker)
-        for survivor in _processes(marker):
+        for survivor in processes(marker):
             survivor.kill()
         process.wait()
     return Job(folder, code, output.read_text(errors="replace"), hung, survivors)
@@ -171,7 +171,7 @@ def elastic(folder: Path, hosts: str, most: int = 2,
     )
 
 
-def _processes(marker: str) -> list[psutil.Process]:
+def processes(marker: str) -> list[psutil.Process]:
     processes = []
     for process in psutil.process_iter():
         try:
@@ -185,7 +185,7 @@ def _processes(marker: str) -> list[psutil.Process]:
 def _wait_for_end(marker: str) -> list[str]:
     """Command lines of the processes that outlive the launcher by a minute."""
     deadline = time.monotonic() + 60
-    while (survivors := _processes(marker)) and time.monotonic() < deadline:
+    while (survivors := processes(marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
     lines = []
     for process in survivors:

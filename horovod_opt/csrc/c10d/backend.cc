@@ -26,6 +26,12 @@ struct MayGoOn<Options, std::void_t<decltype(std::declval<Options>().asyncOp)>> 
   static bool In(const Options& options) { return options.asyncOp; }
 };
 
+// As gloo's, with our name; in the order of HvdoptBackend::Kind.
+constexpr const char* kTitles[] = {
+    "hvdopt:all_reduce", "hvdopt:reduce",         "hvdopt:broadcast",
+    "hvdopt:all_gather", "hvdopt:reduce_scatter", "hvdopt:barrier",
+    "hvdopt:gather",     "hvdopt:scatter",        "hvdopt:all_to_all"};
+
 }  // namespace
 
 HvdoptBackend::HvdoptBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
@@ -48,19 +54,30 @@ const std::shared_ptr<OrderedGroup>& HvdoptBackend::Group() {
   if (!has_tried_) {
     has_tried_ = true;
     StoreMeeting meeting(store_, getRank(), getSize(), global_ranks_,
-                         std::chrono::milliseconds(timeout_.load()));
+                         std::chrono::milliseconds(timeout_.load()), name_);
     const OrderedGroup::Site site{SharingDomain(), place_.address, place_.most,
                                   std::make_shared<StoreNotes>(store_, getRank(), getSize())};
-    std::string error;
-    group_ = OrderedGroup::Start(meeting, name_, site, error);
-    if (!error.empty() && getRank() == 0) {
-      say_("group " + name_ +
-           (group_ ? " shares no memory, so its ranks exchange messages: "
-                   : " can neither share memory nor connect, so gloo performs its calls: ") +
-           error);
+    try {
+      std::string error;
+      auto group = OrderedGroup::Start(meeting, name_, site, error);
+      meeting.Conclude();
+      if (!error.empty() && getRank() == 0) SayWhatIsLeft(group != nullptr, error);
+      group_ = std::move(group);
+    } catch (const c10::Error& problem) {
+      failure_ = "group " + name_ + " cannot be made: " + problem.what_without_backtrace();
+    } catch (const std::exception& problem) {
+      failure_ = problem.what();
     }
   }
+  TORCH_CHECK_WITH(DistBackendError, failure_.empty(), failure_);
   return group_;
+}
+
+void HvdoptBackend::SayWhatIsLeft(bool has_group, const std::string& error) {
+  say_("group " + name_ +
+       (has_group ? " shares no memory, so its ranks exchange messages: "
+                  : " can neither share memory nor connect, so gloo performs its calls: ") +
+       error);
 }
 
 c10d::Backend& HvdoptBackend::BelowOurs(Kind kind) {
@@ -87,13 +104,15 @@ std::optional<ReductionOf> HvdoptBackend::Ours(const Tensors& tensors,
 
 template <class CallOptions>
 HvdoptBackend::WorkPtr HvdoptBackend::Make(Kind kind, OpType type, OrderedCallPtr call,
-                                           Tensors outputs, const CallOptions& options) {
+                                           Tensors outputs, const Tensors& inputs,
+                                           const CallOptions& options) {
   ++counts_[kind][0];
   ++made_;
   call->timeout =
       options.timeout.count() > 0 ? options.timeout : std::chrono::milliseconds(timeout_.load());
   const std::shared_ptr<OrderedGroup>& group = Group();
-  auto work = c10::make_intrusive<CallWork>(getRank(), type, group, call, std::move(outputs));
+  auto work = c10::make_intrusive<CallWork>(getRank(), type, group, call, std::move(outputs),
+                                            kTitles[kind], inputs);
   group->Make(call, MayGoOn<CallOptions>::In(options));
   return work;
 }
@@ -103,7 +122,8 @@ HvdoptBackend::WorkPtr HvdoptBackend::allreduce(Tensors& tensors,
   const auto reduction = Ours(tensors, options.reduceOp);
   if (!reduction) return BelowOurs(kAllreduce).allreduce(tensors, options);
   return Make(kAllreduce, OpType::ALLREDUCE,
-              tensor_calls::Allreduce(tensors, options.reduceOp, *reduction), tensors, options);
+              tensor_calls::Allreduce(tensors, options.reduceOp, *reduction), tensors, tensors,
+              options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::allreduce_sparse(Tensors& tensors,
@@ -116,7 +136,8 @@ HvdoptBackend::WorkPtr HvdoptBackend::allreduce_coalesced(
   const auto reduction = Ours(tensors, options.reduceOp);
   if (!reduction) return BelowOurs(kAllreduce).allreduce_coalesced(tensors, options);
   return Make(kAllreduce, OpType::ALLREDUCE_COALESCED,
-              tensor_calls::Allreduce(tensors, options.reduceOp, *reduction), tensors, options);
+              tensor_calls::Allreduce(tensors, options.reduceOp, *reduction), tensors, tensors,
+              options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -127,7 +148,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::reduce(Tensors& tensors, const c10d::Reduc
   return Make(
       kReduce, OpType::REDUCE,
       tensor_calls::Reduce(tensors[0], options.reduceOp, *reduction, root, root == getRank()),
-      tensors, options);
+      tensors, tensors, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::broadcast(Tensors& tensors,
@@ -136,7 +157,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::broadcast(Tensors& tensors,
     return BelowOurs(kBroadcast).broadcast(tensors, options);
   return Make(kBroadcast, OpType::BROADCAST,
               tensor_calls::Broadcast(tensors[0], static_cast<int>(options.rootRank)), tensors,
-              options);
+              tensors, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -154,7 +175,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::allgather(std::vector<Tensors>& outputs, T
         output.scalar_type(), " ", output.sizes(), "; remedy: tensors of one size and type");
   }
   return Make(kAllgather, OpType::ALLGATHER, tensor_calls::Allgather(outputs[0], inputs[0]),
-              outputs[0], options);
+              outputs[0], inputs, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -168,7 +189,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::_allgather_base(at::Tensor& output, at::Te
       "the group has ranks, ",
       getSize());
   return Make(kAllgather, OpType::_ALLGATHER_BASE, tensor_calls::Allgather(output, input), {output},
-              options);
+              {input}, options);
 }
 
 // A call for each; the last one ends after the others.
@@ -221,7 +242,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter(Tensors& outputs, std::vect
   }
   return Make(kReduceScatter, OpType::REDUCE_SCATTER,
               tensor_calls::ReduceScatter(outputs[0], at::cat(flat), options.reduceOp, *reduction),
-              outputs, options);
+              outputs, inputs[0], options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::_reduce_scatter_base(
@@ -237,7 +258,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::_reduce_scatter_base(
               getSize());
   return Make(kReduceScatter, OpType::_REDUCE_SCATTER_BASE,
               tensor_calls::ReduceScatter(output, input, options.reduceOp, *reduction), {output},
-              options);
+              {input}, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter_tensor_coalesced(
@@ -256,7 +277,11 @@ HvdoptBackend::WorkPtr HvdoptBackend::reduce_scatter_tensor_coalesced(
 
 HvdoptBackend::WorkPtr HvdoptBackend::barrier(const c10d::BarrierOptions& options) {
   if (!Group()) return BelowOurs(kBarrier).barrier(options);
-  return Make(kBarrier, OpType::BARRIER, tensor_calls::Barrier(), {}, options);
+  return Make(kBarrier, OpType::BARRIER, tensor_calls::Barrier(), {}, {}, options);
+}
+
+void HvdoptBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
+  BelowOurs(kBarrier).monitoredBarrier(options, wait_for_all);
 }
 
 bool HvdoptBackend::AreOursOnOneHost(const Tensors& tensors) {
@@ -272,7 +297,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::gather(std::vector<Tensors>& outputs, Tens
   const Tensors to =
       root == getRank() ? PiecesOf(outputs, inputs[0], getSize(), "gather") : Tensors();
   return Make(kGather, OpType::GATHER, tensor_calls::Gather(to, inputs[0], root, getSize()), to,
-              options);
+              inputs, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -284,7 +309,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::scatter(Tensors& outputs, std::vector<Tens
   const Tensors from =
       root == getRank() ? PiecesOf(inputs, outputs[0], getSize(), "scatter") : Tensors();
   return Make(kScatter, OpType::SCATTER, tensor_calls::Scatter(outputs[0], from, root, getSize()),
-              outputs, options);
+              outputs, from, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -297,7 +322,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::alltoall_base(at::Tensor& output, at::Tens
   RequireOneType({output, input});
   return Make(kAlltoall, OpType::ALLTOALL_BASE,
               tensor_calls::Alltoall(Split(output, to, getSize()), Split(input, from, getSize())),
-              {output}, options);
+              {output}, {input}, options);
 }
 
 HvdoptBackend::WorkPtr HvdoptBackend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -311,7 +336,7 @@ HvdoptBackend::WorkPtr HvdoptBackend::alltoall(Tensors& outputs, Tensors& inputs
   const auto size = static_cast<std::size_t>(getSize());
   TORCH_CHECK(inputs.size() == size && outputs.size() == size, "all_to_all of ", inputs.size(),
               " tensors into ", outputs.size(), ", in a group of ", size, " ranks");
-  return Make(kAlltoall, OpType::ALLTOALL, tensor_calls::Alltoall(outputs, inputs), outputs,
+  return Make(kAlltoall, OpType::ALLTOALL, tensor_calls::Alltoall(outputs, inputs), outputs, inputs,
               options);
 }
 

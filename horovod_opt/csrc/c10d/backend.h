@@ -78,6 +78,9 @@ class HvdoptBackend final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int rank, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
+  // By gloo, which names the ranks that have not come. PyTorch asks groups that call themselves so.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override;
+
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout.count(); }
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return made_.load(); }
@@ -100,8 +103,10 @@ class HvdoptBackend final : public c10d::Backend {
     kKinds
   };
 
-  // None: its ranks can neither share memory nor connect. Made by the first call, collectively.
+  // None: its ranks can neither share memory nor connect, as all of them have found. Made by the first
+  // call, collectively; if that fails for a rank it does for all, and every call throws that text.
   const std::shared_ptr<OrderedGroup>& Group();
+  void SayWhatIsLeft(bool has_group, const std::string& error);
   c10d::Backend& BelowOurs(Kind kind);
   // Whether a reduction of these tensors is ours, as all ranks find.
   std::optional<ReductionOf> Ours(const Tensors& tensors, const c10d::ReduceOp& operation);
@@ -109,7 +114,7 @@ class HvdoptBackend final : public c10d::Backend {
   bool AreOursOnOneHost(const Tensors& tensors);
   template <class CallOptions>
   WorkPtr Make(Kind kind, c10d::OpType type, OrderedCallPtr call, Tensors outputs,
-               const CallOptions& options);
+               const Tensors& inputs, const CallOptions& options);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string name_;
@@ -123,6 +128,7 @@ class HvdoptBackend final : public c10d::Backend {
 
   std::mutex mutex_;
   bool has_tried_ = false;
+  std::string failure_;
   std::shared_ptr<OrderedGroup> group_;
   c10::intrusive_ptr<c10d::Backend> below_;
 };

@@ -47,9 +47,12 @@ CallFacts FactsOf(CallKind kind, const Tensors& tensors, const c10d::ReduceOp& o
   return facts;
 }
 
-// A contiguous tensor in the place of another one, and its way back.
+// A contiguous tensor in the place of another one, and its way back. Its bytes are the values: a view
+// that says "conjugated" or "negated" is another tensor, too. PyTorch resolves such views before it
+// calls a backend, but not those in lists of lists.
 struct Flat {
-  explicit Flat(const at::Tensor& tensor) : original(tensor), flat(tensor.contiguous()) {}
+  explicit Flat(const at::Tensor& tensor)
+      : original(tensor), flat(tensor.resolve_conj().resolve_neg().contiguous()) {}
   void PutBack() const {
     if (!flat.is_same(original)) at::Tensor(original).copy_(flat);
   }

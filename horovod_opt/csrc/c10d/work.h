@@ -2,10 +2,12 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,14 +23,16 @@ class CallWork final : public c10d::Work {
  public:
   using Future = c10::ivalue::Future;
 
-  // `outputs`: what the future has, and result().
+  // `outputs`: what the future has, and result(). `title`, `inputs`: for PyTorch's profiler.
   CallWork(int rank, c10d::OpType type, std::shared_ptr<OrderedGroup> group, OrderedCallPtr call,
-           std::vector<at::Tensor> outputs)
-      : Work(rank, type),
+           std::vector<at::Tensor> outputs, const char* title,
+           const std::vector<at::Tensor>& inputs)
+      : Work(rank, type, IsProfiling() ? title : nullptr, inputs),
         group_(std::move(group)),
         call_(std::move(call)),
         outcome_(std::make_shared<Outcome>()) {
     outcome_->outputs = std::move(outputs);
+    outcome_->end_of_event = std::move(recordFunctionEndCallback_);
     call_->ended = [outcome = outcome_](std::exception_ptr error) { outcome->End(error); };
   }
 
@@ -55,10 +59,15 @@ class CallWork final : public c10d::Work {
   std::uint64_t getSequencenumber() const override { return call_->number; }
 
  private:
+  static bool IsProfiling() {
+    return at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE).has_value();
+  }
+
   // Lives as long as somebody may ask, and until the call has ended.
   class Outcome {
    public:
     std::vector<at::Tensor> outputs;
+    std::function<void()> end_of_event;  // of the profiler, if it is on
 
     c10::intrusive_ptr<Future> GetFuture() {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -71,6 +80,7 @@ class CallWork final : public c10d::Work {
 
     // The future's callbacks run with no lock held.
     void End(std::exception_ptr error) {
+      if (end_of_event) end_of_event();
       c10::intrusive_ptr<Future> future;
       {
         std::lock_guard<std::mutex> lock(mutex_);

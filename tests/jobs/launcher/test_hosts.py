@@ -62,6 +62,15 @@ def test_demo(hosts, job, controller):
         assert bytes_received - before[host] > first["bytes"], "not through shared memory"
 
 
+@pytest.mark.parametrize("controller, backend", [("mpi", "hvdopt"), ("gloo", "gloo")])
+def test_a_program_of_torch_distributed(job, controller, backend):
+    reports = job("env_meeting", backend, controller=controller).expect_success().of_ranks(2)
+    for rank, report in enumerate(reports):
+        assert (report["rank"], report["sum"]) == (rank, [3, 3, 3])
+        assert report["local"] == ["0", "1"]
+        assert not report["address"].startswith("127.")
+
+
 @pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="mode scp needs two cores for one rank"
 )

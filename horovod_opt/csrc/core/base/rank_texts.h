@@ -2,6 +2,7 @@
 // people.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -61,6 +62,24 @@ inline std::string Ranges(const std::vector<int>& numbers) {
 // The same after the noun in singular or plural: "rank 3", "ranks 0, 2-5".
 inline std::string Ranges(const std::string& noun, const std::vector<int>& numbers) {
   return noun + (numbers.size() == 1 ? " " : "s ") + Ranges(numbers);
+}
+
+// "0.25 s".
+inline std::string Seconds(std::chrono::milliseconds time) {
+  std::string text = std::to_string(time.count() / 1000);
+  if (time.count() % 1000 != 0) {
+    const std::string rest = std::to_string(1000 + time.count() % 1000).substr(1);
+    text += "." + rest.substr(0, rest.find_last_not_of('0') + 1);
+  }
+  return text + " s";
+}
+
+// Why ranks have waited for nothing; `missing` as of Ranges().
+inline std::string WhoHasNotCome(const std::vector<int>& missing, std::chrono::milliseconds time) {
+  return (missing.empty()
+              ? "it was not ended"
+              : Ranges("rank", missing) + (missing.size() == 1 ? " has" : " have") + " not come") +
+         " within " + Seconds(time) + "; remedy: see what they do, or a longer timeout=";
 }
 
 // FNV-1a, 64 bits: equal on every machine, unlike std::hash.

@@ -90,12 +90,13 @@ std::shared_ptr<OrderedGroup> OrderedGroup::Start(RankMeeting& meeting, const st
     transport = ConnectWithTcp(meeting, groups, address, TcpTransport::Options(), kPatience, error);
     if (transport == nullptr || !meeting.TakeStep(attempt, error)) return nullptr;
   }
-  std::shared_ptr<OrderedGroup> group(new OrderedGroup(std::move(segment->memory), meeting, name,
-                                                       std::move(groups), std::move(transport),
-                                                       site.notes));
-  const bool enters =
-      meeting.TakeStep([&] { watch::Do([&] { group->presence_.Enter(); }); }, error);
-  if (!enters) return nullptr;
+  std::shared_ptr<OrderedGroup> group;
+  const auto enter = [&] {
+    group.reset(new OrderedGroup(std::move(segment->memory), meeting, name, std::move(groups),
+                                 std::move(transport), site.notes));
+    watch::Do([&] { group->presence_.Enter(); });
+  };
+  if (!meeting.TakeStep(enter, error)) return nullptr;
   watch::Add(group);
   error = refusal;
   return group;

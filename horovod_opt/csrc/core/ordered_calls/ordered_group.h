@@ -150,6 +150,8 @@ class OrderedGroup final : public Watched, public std::enable_shared_from_this<O
   std::vector<int> Missing(const OrderedCall& call);
   std::string Describe(const OrderedCall& call) const;
   std::string Difference(const OrderedCall& call, int other, const CallFacts& facts) const;
+  // By which people know them, ascending.
+  std::vector<int> NamesIn(const std::vector<int>& ranks) const;
   std::string NamesOf(const std::vector<int>& ranks) const;
   // Of the group, the `number`-th that shares memory with this one.
   int RankOf(int number) const { return groups_.ranks[static_cast<std::size_t>(number)]; }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "horovod_opt/csrc/core/base/rank_texts.h"
 #include "horovod_opt/csrc/core/ordered_calls/ordered_group.h"
 
 namespace horovod_opt {
@@ -27,15 +28,6 @@ std::optional<CallNote> NoteIn(const std::string& text) {
   CallNote note;
   std::memcpy(&note, text.data(), sizeof(note));
   return note;
-}
-
-std::string Seconds(std::chrono::milliseconds time) {
-  std::string text = std::to_string(time.count() / 1000);
-  if (time.count() % 1000 != 0) {
-    const std::string rest = std::to_string(1000 + time.count() % 1000).substr(1);
-    text += "." + rest.substr(0, rest.find_last_not_of('0') + 1);
-  }
-  return text + " s";
 }
 
 }  // namespace
@@ -64,12 +56,7 @@ std::string OrderedGroup::FindTrouble() {
   }
   NoteIfSlow(*call);
   if (call->timeout.count() > 0 && Clock::now() - call->since > call->timeout) {
-    const std::vector<int> missing = Missing(*call);
-    return what + ": " +
-           (missing.empty()
-                ? "it was not ended"
-                : NamesOf(missing) + (missing.size() == 1 ? " has" : " have") + " not come") +
-           " within " + Seconds(call->timeout) + "; remedy: see what they do, or a longer timeout=";
+    return what + ": " + WhoHasNotCome(NamesIn(Missing(*call)), call->timeout);
   }
   return "";
 }
@@ -151,11 +138,15 @@ std::string OrderedGroup::Difference(const OrderedCall& call, int other,
          "; remedy: all ranks make the same calls in the same order, with the same sizes";
 }
 
-std::string OrderedGroup::NamesOf(const std::vector<int>& ranks) const {
+std::vector<int> OrderedGroup::NamesIn(const std::vector<int>& ranks) const {
   std::vector<int> names;
   for (int rank : ranks) names.push_back(names_[static_cast<std::size_t>(rank)]);
   std::sort(names.begin(), names.end());
-  return Ranges("rank", names);
+  return names;
+}
+
+std::string OrderedGroup::NamesOf(const std::vector<int>& ranks) const {
+  return Ranges("rank", NamesIn(ranks));
 }
 
 }  // namespace horovod_opt

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -94,6 +95,62 @@ def layouts(at: Rank) -> None:
             if tensor.dim() != 2:
                 dist.broadcast(copy, dist.get_global_rank(at.group, 0), group=at.group)
                 equal(copy.contiguous(), view(expected).contiguous())
+
+
+def negated(values: torch.Tensor) -> torch.Tensor:
+    """A view that has these values, contiguous."""
+    return torch._neg_view(-values)
+
+
+def imaginary(values: torch.Tensor) -> torch.Tensor:
+    """The same, not contiguous."""
+    return torch.complex(torch.zeros_like(values), -values).conj().imag
+
+
+@program
+def negated_views(at: Rank) -> None:
+    """What gloo gives, into views and from them."""
+    root = dist.get_global_rank(at.group, 0)
+
+    def gather(outputs, given, group):
+        dist.gather(given, outputs if at.rank == 0 else None, root, group=group)
+        return outputs if at.rank == 0 else []
+
+    def all_to_all(outputs, given, group):
+        one = torch.cat([outputs[0]] * at.ranks)
+        dist.all_to_all_single(one, torch.cat([given] * at.ranks), group=group)
+        return [one]
+
+    def reduce(outputs, given, group):
+        dist.reduce(given, root, group=group)
+        return [given] if at.rank == 0 else []
+
+    calls = [
+        gather, all_to_all, reduce,
+        lambda outputs, given, group: dist.all_reduce(given, group=group) or [given],
+        lambda outputs, given, group: dist.broadcast(given, root, group=group) or [given],
+        lambda outputs, given, group: dist.all_gather(outputs, given, group=group) or outputs,
+        lambda outputs, given, group: dist.reduce_scatter(
+            outputs[0], [given] * at.ranks, group=group) or outputs[:1]]
+    kinds = (torch.clone, negated, imaginary)
+    gloo = new_gloo_group()
+    for size in (5, 100_000):
+        values = at.values(torch.float32, size)
+        for call in calls:
+            for source in kinds:
+                for target in kinds:
+                    found, expected = (
+                        call([target(torch.zeros(size)) for _ in range(at.ranks)], source(values),
+                             group) for group in (at.group, gloo))
+                    assert len(found) == len(expected)
+                    for one, other in zip(found, expected):
+                        equal(one, other)
+    if on_one_host(at):  # gloo gathers no complex numbers
+        outputs = [torch.zeros(5, dtype=torch.complex64).conj() for _ in range(at.ranks)]
+        gather(outputs, torch.complex(values[:5], values[:5] + at.rank).conj(), at.group)
+        for rank, output in enumerate(outputs if at.rank == 0 else []):
+            of_rank = at.values(torch.float32, 5, rank)
+            equal(output, torch.complex(of_rank, -of_rank - rank))
 
 
 @program
@@ -242,10 +299,19 @@ def futures(at: Rank) -> None:
         assert work.is_success() and work.result()[0].sum() == size * at.ranks
 
 
+def new_gloo_group():
+    """Also while HOROVOD_OPT_AS_GLOO=1."""
+    setting = os.environ.pop("HOROVOD_OPT_AS_GLOO", "")
+    group = dist.new_group(backend="gloo")
+    os.environ["HOROVOD_OPT_AS_GLOO"] = setting
+    assert isinstance(group._get_backend(torch.device("cpu")), dist.ProcessGroupGloo)
+    return group
+
+
 @program
 def training(at: Rank) -> None:
     """DistributedDataParallel, beside gloo with the same data: of two ranks the same bits."""
-    gloo = dist.new_group(backend="gloo")
+    gloo = new_gloo_group()
     weights = []
     for group in (at.group, gloo):
         torch.manual_seed(at.rank)
@@ -292,10 +358,10 @@ def sharded_training(at: Rank) -> None:
         torch.testing.assert_close(sharded.full_tensor(), whole)
 
 
-def error_of(call: Callable[[], object]) -> str:
+def error_of(call: Callable[[], object], kind: type = dist.DistBackendError) -> str:
     try:
         call()
-    except dist.DistBackendError as error:
+    except kind as error:
         return str(error).splitlines()[0]
     raise AssertionError("no error")
 
@@ -339,6 +405,28 @@ def a_rank_that_does_not_come(at: Rank) -> None:
             " (sum), float32 [2, 3]: rank 1 has not come within 1 s; remedy: see what they do, or "
             "a longer timeout="), text
     dist.barrier(group=at.group)
+
+
+@program
+def a_rank_that_comes_too_late_to_the_first_call(at: Rank) -> None:
+    """It finds that the others have given up, and no rank goes on with gloo."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    late = at.ranks - 1
+    texts = [None] * at.ranks
+    text = ""
+    if at.rank != late:
+        text = error_of(lambda: dist.all_reduce(torch.ones(3), group=group))
+    dist.barrier(group=at.group)
+    for call in (lambda: dist.all_reduce(torch.ones(3), group=group),
+                 lambda: dist.barrier(group=group)):
+        dist.all_gather_object(texts, [text or error_of(call), error_of(call)], group=at.group)
+        text = ""
+        assert len({one for both in texts for one in both}) == 1, texts
+    assert re.fullmatch(rf"first call of group \S+: rank {late} has not come within 1 s; remedy: "
+                        "see what they do, or a longer timeout=", texts[0][0]), texts
+    from horovod_opt.c10d.group import counts
+
+    assert set(counts(group).values()) == {(0, 0)}, counts(group)
 
 
 @program
@@ -391,9 +479,48 @@ def dies(rank: int) -> None:
     os._exit(0)
 
 
+def goes_as_gloo(store: str, rank: int, ranks: int) -> Iterator[tuple[str, str]]:
+    """HOROVOD_OPT_AS_GLOO=1: what programs get that name gloo, or nothing."""
+    from horovod_opt.c10d import as_gloo
+    from horovod_opt.c10d.group import counts
+
+    for number, name in enumerate((None, "gloo", "cpu:gloo")):
+        dist.init_process_group(name, init_method=f"file://{store}{number}", rank=rank,
+                                world_size=ranks, timeout=timedelta(minutes=5))
+        group = dist.new_group()
+        assert dist.get_backend() == dist.get_backend(group) == (name or "undefined")
+        assert dist.get_backend_config() == "cpu:hvdopt"
+        for program in (reductions, futures, training):
+            found = Rank(dist.new_group(), rank, ranks)
+            program(found)
+            by_kind = counts(found.group)
+            assert by_kind["allreduce"][0] > 0 and not any(other for _, other in by_kind.values())
+        what_gloo_does(Rank(dist.new_group(), rank, ranks))
+        if name == "gloo":  # PyTorch asks for the name
+            dist.monitored_barrier(group, timedelta(minutes=1), wait_all_ranks=True)
+        new_gloo_group()
+        os.environ["HOROVOD_OPT_AS_GLOO"] = "2"
+        text = error_of(lambda: dist.new_group(backend="gloo"), ValueError)
+        assert text.startswith("HOROVOD_OPT_AS_GLOO='2' is out of bounds"), text
+        os.environ["HOROVOD_OPT_AS_GLOO"] = "1"
+        dist.barrier()
+        dist.destroy_process_group()
+    dist.distributed_c10d._new_process_group_helper = lambda size, *, name="": None
+    as_gloo.replace_gloo()
+    text = error_of(lambda: dist.init_process_group(
+        "gloo", init_method=f"file://{store}3", rank=rank, world_size=ranks), RuntimeError)
+    assert re.fullmatch(r"HOROVOD_OPT_AS_GLOO=1 does not know PyTorch \S+: its "
+                        r"_new_process_group_helper takes \(size, \*, name=''\); remedy: unset it, "
+                        r'and init_process_group\("hvdopt"\)', text), text
+    yield "as_gloo", ""
+
+
 def main() -> None:
     store, rank, ranks, kind = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     torch.set_num_threads(1)
+    if kind == "as_gloo":
+        print(json.dumps(dict(goes_as_gloo(str(Path(store).absolute()), rank, ranks))), flush=True)
+        return
     dist.init_process_group("hvdopt", init_method=f"file://{Path(store).absolute()}", rank=rank,
                             world_size=ranks)
     if kind == "dies":

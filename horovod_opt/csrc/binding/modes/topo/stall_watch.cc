@@ -7,7 +7,7 @@ namespace horovod_opt {
 namespace {
 
 using Clock = PlanTable::Clock;
-using Seconds = std::chrono::duration<double>;
+using Age = std::chrono::duration<double>;
 
 // Upstream reads its settings into protected members only.
 struct Limits : horovod::common::StallInspector {
@@ -18,7 +18,7 @@ struct Limits : horovod::common::StallInspector {
   double Shutdown() const { return perform_stall_check ? stall_shutdown_time_seconds : 0; }
 };
 
-Clock::time_point Before(Seconds age) {
+Clock::time_point Before(Age age) {
   return Clock::now() - std::chrono::duration_cast<Clock::duration>(age);
 }
 
@@ -27,8 +27,8 @@ Clock::time_point Before(Seconds age) {
 StallWatch::StallWatch() : last_(Clock::now()) {
   horovod::common::ResponseCache cache;
   const Limits limits(cache);
-  warning_ = Seconds(limits.Warning());
-  shutdown_ = Seconds(limits.Shutdown());
+  warning_ = Age(limits.Warning());
+  shutdown_ = Age(limits.Shutdown());
 }
 
 bool StallWatch::Due(const PlanTable& plans) {
