@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from horovod_opt.io import batch as batches
+from horovod_opt.io.batch import info_of
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.holes import Holes
 from horovod_opt.io.job.agreement import require_equal
@@ -142,11 +142,11 @@ class Data:
         self.known_holes.settle()  # all ranks are here
         return self.holes
 
-    def taken(self, batch: Any) -> None:
-        """The training has used this batch, and all before it; after each or after every k-th one.
-        Loaders of PyTorch say so themselves when they hand a batch out. Raises InputError for one
-        that no loader made."""
-        info = batches.info_of(batch)
+    def taken(self, info: Any) -> None:
+        """The training has used the batch with this info, and all before it; after each or after
+        every k-th one. Loaders of PyTorch say so themselves when they hand a batch out. Raises
+        InputError for what is no info."""
+        info = info_of(info)
         self.told = self.told.next(int(info.epoch), int(info.step))
         self.advance(int(info.epoch), int(info.end))
 
