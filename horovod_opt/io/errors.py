@@ -7,6 +7,10 @@ class DataError(Exception):
     """Data that cannot be used. The text names the file, the record, and the remedy."""
 
 
+class TruncatedFile(DataError):
+    """A file of which the samples from somewhere on cannot be found."""
+
+
 class InputError(DataError, ValueError):
     """An argument or a setting that cannot be used. The text names it, value, and remedy."""
 
