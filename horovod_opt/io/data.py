@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from horovod_opt.io.node_reader.member import Member
     from horovod_opt.io.step_source import StepSource
 
-BAD = ("raise", "skip")
-# By default bad="skip" leaves out this part of the samples that a node takes in an epoch at most;
+# "skip-all": also what decode cannot decode.
+BAD = ("raise", "skip", "skip-all")
+# By default these leave out this part of the samples that a node takes in an epoch at most;
 # and always so many.
 BAD_LIMIT, FEW_HOLES = 0.01, 10
 
@@ -90,7 +91,7 @@ class Data:
         self.bad_limit = bad_limit
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
-        self.known_holes = Holes(may_be=bad == "skip")
+        self.known_holes = Holes(may_be=bad != "raise")
         self.is_resumed = False
         self.loads = 0  # how often a state was loaded
         self.told = Told()
@@ -124,9 +125,9 @@ class Data:
 
     @property
     def holes(self) -> dict[int, list[int]]:
-        """By epoch: the damaged samples that were left out (`bad="skip"`) by the ranks of this
-        node, their workers included, and, until the last gather_holes(), by all others; also those
-        of batches that are ready and not yet handed out."""
+        """By epoch: the samples that were left out, as damaged (`bad="skip"`) or by decode, by the
+        ranks of this node, their workers included, and, until the last gather_holes(), by all
+        others; also those of batches that are ready and not yet handed out."""
         return self.known_holes.by_epoch()
 
     @property

@@ -51,7 +51,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         bad: what becomes of a damaged record: "raise" an error, or "skip" it. Damaged is what has
             another checksum, is truncated, or is an error of the disk; whatever else keeps a record
             from being read is an error of all ranks of the node. Of a truncated file "skip" takes
-            the samples before that.
+            the samples before that. Both leave out samples of which decode raises `Skip`;
+            "skip-all" those of which it raises anything.
         index: a file to keep the index in, instead of beside the data or in the user's cache.
         checksums: False: an index that has to be built is built without reading all data once.
         threads: of the node's reader.
@@ -59,7 +60,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         elastic: True: this rank opens it without the others, of which some may be in the middle of
             the training; they compare what they have when a loader is made. For hio.elastic.
         ranks: those of another launcher, such as mpi4py's: how they meet.
-        bad_limit: with bad="skip", the part of the samples of an epoch that may be left out on a
+        bad_limit: unless bad="raise", the part of the samples of an epoch that may be left out on a
             node; more end the job. Ten may always be.
         parts: of tars, which parts samples have, in this order, such as ("jpg", "cls"); by default
             all.
@@ -100,7 +101,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                           "parts": selection.parts, "lacking": lacking},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
-    whole = open_index(ranks, node, pattern, index, checksums, keep_truncated=bad == "skip")
+    whole = open_index(ranks, node, pattern, index, checksums, keep_truncated=bad != "raise")
     if whole.truncated and ranks.rank == 0:
         say(f"{len(whole.truncated)} files end too early, and what is behind is left out: "
             f"{whole.truncations[0]}")

@@ -31,6 +31,11 @@ class DamagedRecords(UserWarning):
     """The index was built, but some records do not match the checksums that their file holds."""
 
 
+class Skip(Exception):
+    """What a decode function raises of a sample that is to be left out, where the data was opened
+    with bad="skip" or "skip-all". Its text is the reason."""
+
+
 class ReaderEnded(DataError):
     """The node's reader has ended, or its process or a rank has died. The text says which."""
 

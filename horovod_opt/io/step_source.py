@@ -69,7 +69,7 @@ class StepSource:
         require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
                                    "position": data.position},
                       "make the same loader, from the same state, on every rank")
-        if data.bad == "skip":  # else there are none
+        if data.bad != "raise":  # else there are none
             data.gather_holes()
         channels = [int(row) for row in data.ranks.allgather(str(next_channel()).encode())]
         # A pass may begin in another thread, as TensorFlow's: beside one of another loader.
