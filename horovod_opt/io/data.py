@@ -13,6 +13,7 @@ from horovod_opt.io.batch import info_of
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.holes import Holes
 from horovod_opt.io.job.agreement import require_equal
+from horovod_opt.io.job.groups import Groups, Shares
 from horovod_opt.io.job.job_index import take_leaders
 from horovod_opt.io.loader_stats import PastStats
 from horovod_opt.io.order.choice import Given
@@ -83,10 +84,10 @@ class Data:
     def __init__(self, index: Index, order: Order, ranks: Communication, node: Node,
                  memory: Optional[int], bad: str, threads: int, is_elastic: bool = False,
                  bad_limit: float = BAD_LIMIT, given: Given = Given(),
-                 choose: Optional[Callable[[Given], Order]] = None):
+                 choose: Optional[Callable[[Given], Order]] = None, groups: Groups = Groups()):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.rest: Optional[Rest] = None  # of an epoch that was begun by rules of before
-        self._given, self._choose = given, choose
+        self._given, self._choose, self._groups = given, choose, groups
         self.memory, self.bad, self.threads = memory, bad, threads
         self.bad_limit = bad_limit
         self.epoch = self.position = 0
@@ -119,6 +120,11 @@ class Data:
         return self.index.samples
 
     @property
+    def shares(self) -> Shares:
+        """Who takes part in the order: ranks, or groups of them."""
+        return self._groups.shares(self.ranks.size, self.ranks.rank, self.node.ranks)
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of a folder of files, by label."""
         return self.index.classes
@@ -133,7 +139,7 @@ class Data:
     @property
     def most_holes(self) -> int:
         """How many samples of an epoch may be left out on this node."""
-        own = len(self) * len(self.node.ranks) / self.ranks.size
+        own = len(self) * len(self.shares.of_node) / self.shares.count
         return max(int(self.bad_limit * own), FEW_HOLES)
 
     def gather_holes(self) -> dict[int, list[int]]:

@@ -18,6 +18,7 @@ from horovod_opt.io.index.selection import Choose
 from horovod_opt.io.job import nodes, room
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
+from horovod_opt.io.job.groups import Groups
 from horovod_opt.io.job.job_index import open_index
 from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
 from horovod_opt.io.order import choice
@@ -34,7 +35,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          alone: bool = False, elastic: bool = False,
          ranks: Optional[Communication] = None, bad_limit: float = BAD_LIMIT,
          parts: Union[str, Sequence[str], None] = None, lacking: str = "raise",
-         choose: Optional[Choose] = None) -> Data:
+         choose: Optional[Choose] = None,
+         groups: Optional[Sequence[Sequence[int]]] = None) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -69,6 +71,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         choose: which samples: patterns of their keys such as "*.jpg", or "!*/Thumbs.db" for those
             that are left out; or a function that is given a `SampleTable` and returns bool[n], or
             numbers of samples.
+        groups: of ranks that have the same samples, such as [[0, 1], [2, 3]]; a batch is then one
+            of each group, and `global_batch_size` that of all groups.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -84,7 +88,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     if ranks is None:
         ranks = ALONE if alone or elastic else find()
 
-    def check() -> tuple[Optional[int], tuple[str, ...], Selection]:
+    def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups]:
         if bad not in BAD:
             raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
         if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
@@ -92,13 +96,17 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern),
-                Selection.check(parts, lacking, choose))
+                Selection.check(parts, lacking, choose), Groups.check(groups, ranks.size))
 
-    memory_bytes, patterns, selection = run_together(ranks, check)
+    if groups is not None and (alone or elastic):
+        raise InputError(f"{'alone' if alone else 'elastic'}=True with groups={groups!r}, where "
+                         "ranks do not know each other; remedy: leave one of them out")
+    memory_bytes, patterns, selection, rank_groups = run_together(ranks, check)
     require_equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle,
                           "memory": memory_bytes, "window": window, "shards": shards,
                           "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit,
-                          "parts": selection.parts, "lacking": lacking},
+                          "parts": selection.parts, "lacking": lacking,
+                          "groups": rank_groups.share_of_rank},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
     whole = open_index(ranks, node, pattern, index, checksums, keep_truncated=bad != "raise")
@@ -109,7 +117,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     require_equal(ranks, {"the samples of choose=": data_index.digest.hex()},
                   "choose= has to choose the same samples on every rank")
 
-    order_room = room.find(ranks, node, memory_bytes)
+    shares = rank_groups.shares(ranks.size, ranks.rank, node.ranks)
+    order_room = room.find(ranks, node._replace(ranks=shares.of_node), memory_bytes)
+    rank_groups = rank_groups._replace(are_apart=order_room.are_apart)
     size = DataSize(data_index.samples, int(data_index.size.sum()), data_index.format == FOLDER,
                     partial(estimate_chunk_bytes, data_index))
 
@@ -126,7 +136,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         if weak:
             say(weak)
     return Data(data_index, order, ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
-                given, choose_order)
+                given, choose_order, rank_groups)
 
 
 def _is_script_run_again() -> bool:

@@ -95,7 +95,7 @@ def select_good(data: Data, member: Member, samples: np.ndarray, status: np.ndar
         raise DataError(describe(bad[0]))
     good = all_good(status)
     _leave_out(data, member, info, samples[~good], "damaged", describe(bad[0]), describe(bad[-1]))
-    return good, without_holes(info, int(good.sum()), data.ranks.size)
+    return good, without_holes(info, int(good.sum()), data.shares.count)
 
 
 def _leave_out(data: Data, member: Member, info: BatchInfo, holes: np.ndarray, what: str,
@@ -170,7 +170,7 @@ def drop_undecoded(data: Data, step: GoodSamples, items: Sequence[Any]
     _leave_out(data, step.member, step.info, np.array([item.number for item in bad]),
                "not to be decoded", first, last)
     good = [item for item in items if not isinstance(item, Undecoded)]
-    return good, without_holes(step.info, len(good), data.ranks.size)
+    return good, without_holes(step.info, len(good), data.shares.count)
 
 
 def _is_of_sample(error: Exception) -> bool:

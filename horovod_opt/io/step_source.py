@@ -95,7 +95,7 @@ class StepSource:
 
     def _start(self) -> None:
         data, whole = self.data, self._batches(0)
-        self._order = chunks_for_node(data.order, whole, data.node.ranks,
+        self._order = chunks_for_node(data.order, whole, data.shares.of_node,
                                       int(data.index.size.sum()) / len(data))
         self._rest, self._of = data.rest and data.rest.order, data.order
         self._reader: Optional[Reader] = None
@@ -131,7 +131,7 @@ class StepSource:
         return rest.order if rest is not None and rest.epoch == epoch else self._order
 
     def _batches(self, position: int) -> Batches:
-        return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
+        return Batches(self.data.order, self.data.shares.count, start=position, **self._sizes)
 
     def _start_reader(self, batches: Batches) -> None:
         data, order = self.data, self._order
@@ -140,7 +140,7 @@ class StepSource:
         sizes = chunk_bytes(data.index, order.chunk_samples)
         memory = data.memory
         need = max(enough_for(
-            known, (batches, self._batches(data.position)), data.node.ranks, sizes,
+            known, (batches, self._batches(data.position)), data.shares.of_node, sizes,
             range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
             for known in (order, self._rest or order))
         most = memory_limit.limit()
@@ -255,7 +255,7 @@ class StepSource:
         self._next_step += batches.steps
         number = LOADS * self._epochs_fed
         self._epochs_fed += 1
-        ranks = self.data.node.ranks
+        ranks = self.data.shares.of_node
         if self._reader is not None:
             self._reader.feed_pieces(_pieces(coming, ranks, with_masks=True), number)
         self._load_queue.add(number, _pieces(coming, ranks))
@@ -268,7 +268,8 @@ class StepSource:
 
     def step_groups(self, epoch: Epoch) -> Iterator[Steps]:
         """The same, of many steps at a time."""
-        batches, rank, group = epoch.batches, self.data.ranks.rank, self.data.node.ranks
+        batches, shares = epoch.batches, self.data.shares
+        rank, group = shares.own, shares.dealt
         begin = 0
         while begin < batches.steps:
             end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))

@@ -125,7 +125,7 @@ class Loader:
         """Of a rank's records, on average."""
         data = self._data
         all_ranks = data.index.size.sum() / len(data) * self._source.global_batch_size
-        return all_ranks / data.ranks.size
+        return all_ranks / data.shares.count
 
     def __iter__(self) -> Iterator[Any]:
         data, source = self._data, self._source
