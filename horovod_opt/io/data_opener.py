@@ -87,6 +87,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                          "remedy: leave one of them out")
     if ranks is None:
         ranks = ALONE if alone or elastic else find()
+    own_ranks, ranks = ranks, ranks.doing(f"opens {str(pattern):.200}")
 
     def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups]:
         if bad not in BAD:
@@ -135,7 +136,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         weak = weakness(order, order_room.nodes, data_index.label)
         if weak:
             say(weak)
-    return Data(data_index, order, ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
+    return Data(data_index, order, own_ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
                 given, choose_order, rank_groups)
 
 

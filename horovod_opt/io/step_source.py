@@ -63,17 +63,19 @@ class StepSource:
         self.data, self._epochs = data, epochs
         self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
                        "last": last}
-        whole = run_together(data.ranks, lambda: self._batches(0))
+        ranks = data.ranks.doing("makes a loader")
+        whole = run_together(ranks, lambda: self._batches(0))
         self.whole, self.steps = whole, whole.steps
         self.global_batch_size = whole.global_batch_size
-        require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
-                                   "position": data.position},
+        require_equal(ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
+                              "position": data.position},
                       "make the same loader, from the same state, on every rank")
         if data.bad != "raise":  # else there are none
             data.gather_holes()
-        channels = [int(row) for row in data.ranks.allgather(str(next_channel()).encode())]
+        channels = [int(row) for row in ranks.allgather(str(next_channel()).encode())]
         # A pass may begin in another thread, as TensorFlow's: beside one of another loader.
-        self._meeting = data.ranks.channel(str(use_channel(max(channels))))
+        self._meeting = data.ranks.channel(str(use_channel(max(channels)))).doing(
+            "begins a loop over a loader")
         self._when_closed: list[weakref.WeakMethod] = []
         self._next_step = 0
         self._start()
@@ -105,7 +107,7 @@ class StepSource:
             addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
             self._member = run_together(data.ranks, lambda: Member(
                 data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
-                data.node.local_rank))
+                data.node.local_rank, data.node.ranks))
         except BaseException:  # of another rank, perhaps: what has begun here is of no use
             if self._reader is not None:
                 self._reader.stop()
