@@ -31,8 +31,8 @@ def without_holes(info: BatchInfo, good: int, ranks: int) -> BatchInfo:
 def info_of(info: Any) -> BatchInfo:
     """What a loader with with_info=True has given beside a batch: for TensorFlow a dict of scalars.
     Raises InputError for anything else."""
-    if isinstance(info, Mapping) and set(info) == set(BatchInfo._fields):
-        return BatchInfo(**{name: value.numpy().item() for name, value in info.items()})
+    if isinstance(info, Mapping) and set(info) >= set(BatchInfo._fields):
+        return BatchInfo(**{name: info[name].numpy().item() for name in BatchInfo._fields})
     if not isinstance(info, BatchInfo):
         raise InputError(f"a {type(info).__name__} does not say which samples a batch has; remedy: "
                          "give the info that a loader made with with_info=True has beside it")
