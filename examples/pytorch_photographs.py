@@ -57,7 +57,8 @@ def main() -> None:
     training = hio.open(folder / "train", seed=1)
     validation = hio.open(folder / "validation", shuffle=False)
     batches = hio.torch.loader(training, arguments.batch_size, decode=decode,
-                               workers=arguments.workers, epochs=arguments.epochs)
+                               workers=arguments.workers, epochs=arguments.epochs,
+                               with_info=True)
     test_batches = hio.torch.loader(validation, 64, decode=decode, epochs=arguments.epochs)
 
     model = network()
@@ -66,11 +67,10 @@ def main() -> None:
         named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     for epoch in range(arguments.epochs):
-        for batch in batches:
-            images, labels = batch
+        for (images, labels), info in batches:
             optimizer.zero_grad()
             # The last batches may have other sizes: the weight makes every sample count alike.
-            loss = nn.functional.cross_entropy(model(images), labels) * batch.info.weight
+            loss = nn.functional.cross_entropy(model(images), labels) * info.weight
             loss.backward()
             optimizer.step()
         correct = torch.zeros(())

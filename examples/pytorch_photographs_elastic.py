@@ -36,16 +36,16 @@ def main() -> None:
     def train(state: hvd.elastic.TorchState) -> None:
         # Made for the ranks that there are now. With global_batch_size= instead, a batch of all
         # ranks together would stay as it is when ranks come or go.
-        batches = hio.torch.loader(data, arguments.batch_size, decode=decode)
+        batches = hio.torch.loader(data, arguments.batch_size, decode=decode,
+                                   with_info=True)
         while data.epoch < arguments.epochs:
-            for batch in batches:
-                images, labels = batch
+            for (images, labels), info in batches:
                 optimizer.zero_grad()
-                loss = nn.functional.cross_entropy(model(images), labels) * batch.info.weight
+                loss = nn.functional.cross_entropy(model(images), labels) * info.weight
                 loss.backward()
                 optimizer.step()
-                say(batch.info)
-                if batch.info.step % COMMIT_EVERY == 0:
+                say(info)
+                if info.step % COMMIT_EVERY == 0:
                     state.commit()
             state.commit()
 

@@ -20,20 +20,30 @@ if TYPE_CHECKING:
     from horovod_opt.io.checkpoints.burst_buffer import BurstBuffer
     from horovod_opt.io.data import Data
     from horovod_opt.io.data_opener import open
-    from horovod_opt.io.errors import Damaged, DataError, InputError, Missing, ReaderEnded, Stale
+    from horovod_opt.io.errors import (
+        Damaged,
+        DataError,
+        InputError,
+        Missing,
+        ReaderEnded,
+        Skip,
+        Stale,
+    )
+    from horovod_opt.io.index.selection import SampleTable
     from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.sample import Sample
     from horovod_opt.io.sample_batch import SampleBatch
 
 __all__ = ["BatchInfo", "BurstBuffer", "Communication", "Damaged", "Data", "DataError",
-           "InputError", "Missing", "ReaderEnded", "Sample", "SampleBatch", "Stale", "elastic",
-           "keras", "open", "tensorflow", "torch"]
+           "InputError", "Missing", "ReaderEnded", "Sample", "SampleBatch", "SampleTable", "Skip",
+           "Stale", "elastic", "keras", "open", "tensorflow", "torch"]
 
 _MODULES = {"BatchInfo": "batch", "BurstBuffer": "checkpoints.burst_buffer",
             "Communication": "job.communication", "Data": "data",
-            "Sample": "sample", "SampleBatch": "sample_batch", "open": "data_opener",
+            "Sample": "sample", "SampleBatch": "sample_batch", "SampleTable": "index.selection",
+            "open": "data_opener",
             **dict.fromkeys(("Damaged", "DataError", "InputError", "Missing", "ReaderEnded",
-                             "Stale"), "errors")}
+                             "Skip", "Stale"), "errors")}
 _ADAPTERS = ("elastic", "keras", "tensorflow", "torch")
 
 

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from horovod_opt.io import batch as batches
+from horovod_opt.io.batch import info_of
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.holes import Holes
 from horovod_opt.io.job.agreement import require_equal
+from horovod_opt.io.job.groups import Groups, Shares
 from horovod_opt.io.job.job_index import take_leaders
 from horovod_opt.io.loader_stats import PastStats
 from horovod_opt.io.order.choice import Given
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from horovod_opt.io.node_reader.member import Member
     from horovod_opt.io.step_source import StepSource
 
-BAD = ("raise", "skip")
-# By default bad="skip" leaves out this part of the samples that a node takes in an epoch at most;
+# "skip-all": also what decode cannot decode.
+BAD = ("raise", "skip", "skip-all")
+# By default these leave out this part of the samples that a node takes in an epoch at most;
 # and always so many.
 BAD_LIMIT, FEW_HOLES = 0.01, 10
 
@@ -82,15 +84,15 @@ class Data:
     def __init__(self, index: Index, order: Order, ranks: Communication, node: Node,
                  memory: Optional[int], bad: str, threads: int, is_elastic: bool = False,
                  bad_limit: float = BAD_LIMIT, given: Given = Given(),
-                 choose: Optional[Callable[[Given], Order]] = None):
+                 choose: Optional[Callable[[Given], Order]] = None, groups: Groups = Groups()):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.rest: Optional[Rest] = None  # of an epoch that was begun by rules of before
-        self._given, self._choose = given, choose
+        self._given, self._choose, self._groups = given, choose, groups
         self.memory, self.bad, self.threads = memory, bad, threads
         self.bad_limit = bad_limit
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
-        self.known_holes = Holes(may_be=bad == "skip")
+        self.known_holes = Holes(may_be=bad != "raise")
         self.is_resumed = False
         self.loads = 0  # how often a state was loaded
         self.told = Told()
@@ -118,21 +120,26 @@ class Data:
         return self.index.samples
 
     @property
+    def shares(self) -> Shares:
+        """Who takes part in the order: ranks, or groups of them."""
+        return self._groups.shares(self.ranks.size, self.ranks.rank, self.node.ranks)
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of a folder of files, by label."""
         return self.index.classes
 
     @property
     def holes(self) -> dict[int, list[int]]:
-        """By epoch: the damaged samples that were left out (`bad="skip"`) by the ranks of this
-        node, their workers included, and, until the last gather_holes(), by all others; also those
-        of batches that are ready and not yet handed out."""
+        """By epoch: the samples that were left out, as damaged (`bad="skip"`) or by decode, by the
+        ranks of this node, their workers included, and, until the last gather_holes(), by all
+        others; also those of batches that are ready and not yet handed out."""
         return self.known_holes.by_epoch()
 
     @property
     def most_holes(self) -> int:
         """How many samples of an epoch may be left out on this node."""
-        own = len(self) * len(self.node.ranks) / self.ranks.size
+        own = len(self) * len(self.shares.of_node) / self.shares.count
         return max(int(self.bad_limit * own), FEW_HOLES)
 
     def gather_holes(self) -> dict[int, list[int]]:
@@ -142,11 +149,11 @@ class Data:
         self.known_holes.settle()  # all ranks are here
         return self.holes
 
-    def taken(self, batch: Any) -> None:
-        """The training has used this batch, and all before it; after each or after every k-th one.
-        Loaders of PyTorch say so themselves when they hand a batch out. Raises InputError for one
-        that no loader made."""
-        info = batches.info_of(batch)
+    def taken(self, info: Any) -> None:
+        """The training has used the batch with this info, and all before it; after each or after
+        every k-th one. Loaders of PyTorch say so themselves when they hand a batch out. Raises
+        InputError for what is no info."""
+        info = info_of(info)
         self.told = self.told.next(int(info.epoch), int(info.step))
         self.advance(int(info.epoch), int(info.end))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Optional, Union
 
@@ -12,12 +13,16 @@ from horovod_opt.io import formats, memory_limit
 from horovod_opt.io.data import BAD, BAD_LIMIT, Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import FOLDER, Pattern
+from horovod_opt.io.index import Selection
+from horovod_opt.io.index.selection import Choose
 from horovod_opt.io.job import nodes, room
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
+from horovod_opt.io.job.groups import Groups
 from horovod_opt.io.job.job_index import open_index
 from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
-from horovod_opt.io.order.choice import DataSize, Given, choose
+from horovod_opt.io.order import choice
+from horovod_opt.io.order.choice import DataSize, Given
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.rank_view import weakness
 from horovod_opt.io.progress import say
@@ -28,7 +33,10 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          shards: Optional[int] = None, chunk_samples: Optional[int] = None, bad: str = "raise",
          index: Union[str, os.PathLike, None] = None, checksums: bool = True, threads: int = 4,
          alone: bool = False, elastic: bool = False,
-         ranks: Optional[Communication] = None, bad_limit: float = BAD_LIMIT) -> Data:
+         ranks: Optional[Communication] = None, bad_limit: float = BAD_LIMIT,
+         parts: Union[str, Sequence[str], None] = None, lacking: str = "raise",
+         choose: Optional[Choose] = None,
+         groups: Optional[Sequence[Sequence[int]]] = None) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -44,7 +52,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
             size and `memory`, and at a resume what the state has.
         bad: what becomes of a damaged record: "raise" an error, or "skip" it. Damaged is what has
             another checksum, is truncated, or is an error of the disk; whatever else keeps a record
-            from being read is an error of all ranks of the node.
+            from being read is an error of all ranks of the node. Of a truncated file "skip" takes
+            the samples before that. Both leave out samples of which decode raises `Skip`;
+            "skip-all" those of which it raises anything.
         index: a file to keep the index in, instead of beside the data or in the user's cache.
         checksums: False: an index that has to be built is built without reading all data once.
         threads: of the node's reader.
@@ -52,8 +62,17 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         elastic: True: this rank opens it without the others, of which some may be in the middle of
             the training; they compare what they have when a loader is made. For hio.elastic.
         ranks: those of another launcher, such as mpi4py's: how they meet.
-        bad_limit: with bad="skip", the part of the samples of an epoch that may be left out on a
+        bad_limit: unless bad="raise", the part of the samples of an epoch that may be left out on a
             node; more end the job. Ten may always be.
+        parts: of tars, which parts samples have, in this order, such as ("jpg", "cls"); by default
+            all.
+        lacking: what becomes of samples of tars that lack a part: "raise" an error, "skip" them, or
+            "keep" them, without it.
+        choose: which samples: patterns of their keys such as "*.jpg", or "!*/Thumbs.db" for those
+            that are left out; or a function that is given a `SampleTable` and returns bool[n], or
+            numbers of samples.
+        groups: of ranks that have the same samples, such as [[0, 1], [2, 3]]; a batch is then one
+            of each group, and `global_batch_size` that of all groups.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -68,33 +87,48 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                          "remedy: leave one of them out")
     if ranks is None:
         ranks = ALONE if alone or elastic else find()
+    own_ranks, ranks = ranks, ranks.doing(f"opens {str(pattern):.200}")
 
-    def check() -> tuple[Optional[int], tuple[str, ...]]:
+    def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups]:
         if bad not in BAD:
             raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
         if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
             raise InputError(f"bad_limit={bad_limit!r}; remedy: a part of the samples, 0 to 1")
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
-        return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern))
+        return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern),
+                Selection.check(parts, lacking, choose), Groups.check(groups, ranks.size))
 
-    memory_bytes, patterns = run_together(ranks, check)
+    if groups is not None and (alone or elastic):
+        raise InputError(f"{'alone' if alone else 'elastic'}=True with groups={groups!r}, where "
+                         "ranks do not know each other; remedy: leave one of them out")
+    memory_bytes, patterns, selection, rank_groups = run_together(ranks, check)
     require_equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle,
                           "memory": memory_bytes, "window": window, "shards": shards,
-                          "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit},
+                          "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit,
+                          "parts": selection.parts, "lacking": lacking,
+                          "groups": rank_groups.share_of_rank},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
-    data_index = open_index(ranks, node, pattern, index, checksums)
+    whole = open_index(ranks, node, pattern, index, checksums, keep_truncated=bad != "raise")
+    if whole.truncated and ranks.rank == 0:
+        say(f"{len(whole.truncated)} files end too early, and what is behind is left out: "
+            f"{whole.truncations[0]}")
+    data_index = run_together(ranks, lambda: selection.apply(whole))
+    require_equal(ranks, {"the samples of choose=": data_index.digest.hex()},
+                  "choose= has to choose the same samples on every rank")
 
-    order_room = room.find(ranks, node, memory_bytes)
+    shares = rank_groups.shares(ranks.size, ranks.rank, node.ranks)
+    order_room = room.find(ranks, node._replace(ranks=shares.of_node), memory_bytes)
+    rank_groups = rank_groups._replace(are_apart=order_room.are_apart)
     size = DataSize(data_index.samples, int(data_index.size.sum()), data_index.format == FOLDER,
                     partial(estimate_chunk_bytes, data_index))
 
     def choose_order(given: Given) -> Order:
-        choice = choose(size, given, order_room, seed, data_index.digest, shuffle)
-        if choice.note and ranks.rank == 0:
-            say(choice.note)
-        return choice.order
+        chosen = choice.choose(size, given, order_room, seed, data_index.digest, shuffle)
+        if chosen.note and ranks.rank == 0:
+            say(chosen.note)
+        return chosen.order
 
     given = Given(chunk_samples, shards, window)
     order = run_together(ranks, lambda: choose_order(given))
@@ -102,8 +136,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         weak = weakness(order, order_room.nodes, data_index.label)
         if weak:
             say(weak)
-    return Data(data_index, order, ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
-                given, choose_order)
+    return Data(data_index, order, own_ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
+                given, choose_order, rank_groups)
 
 
 def _is_script_run_again() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any, NamedTuple, Optional, Union
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from horovod_opt.io.batch import BatchInfo, without_holes
 from horovod_opt.io.data import Data
-from horovod_opt.io.errors import DataError
+from horovod_opt.io.errors import DataError, Skip
 from horovod_opt.io.node_reader import records
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.records import StepBytes, StepRecords, all_good
@@ -24,10 +24,18 @@ DecodeBatch = Callable[[SampleBatch], Any]
 
 
 class GoodSamples(NamedTuple):
-    """The good samples of a step, and what the batch says of itself."""
+    """The good samples of a step, what the batch says of itself, and who has taken them."""
 
     samples: Union[SampleBatch, PlainSamples]
     info: BatchInfo
+    member: Member
+
+
+class Undecoded(NamedTuple):
+    """In the place of what decode would have made of sample `number`."""
+
+    number: int
+    reason: str
 
 
 def read_steps(data: Data, member: Member, steps: Steps, plain: bool = False
@@ -45,7 +53,7 @@ def read_steps(data: Data, member: Member, steps: Steps, plain: bool = False
         samples = SampleBatch(data.index, data.order.seed, info.epoch, copies.samples,
                               steps.positions[begin:end], copies.buffer, copies.begin,
                               copies.size, copies.are_equal)
-        step = GoodSamples(samples, info)
+        step = GoodSamples(samples, info, member)
         yield step if copies.is_good else _drop_damaged(data, member, step, copies)
         begin = end
 
@@ -54,14 +62,14 @@ def _read_plain_steps(data: Data, member: Member, steps: Steps) -> Iterator[Good
     taken_steps = member.take_bytes(steps.located)
     for copies, info in zip(taken_steps, steps.infos):
         samples = PlainSamples(data.index, copies.samples, copies.data)
-        step = GoodSamples(samples, info)
+        step = GoodSamples(samples, info, member)
         yield step if copies.is_good else _drop_damaged(data, member, step, copies)
 
 
 def _drop_damaged(data: Data, member: Member, step: GoodSamples,
                   copies: Union[StepRecords, StepBytes]) -> GoodSamples:
     good, info = select_good(data, member, copies.samples, copies.status, step.info)
-    return GoodSamples(step.samples.chosen(np.flatnonzero(good)), info)
+    return GoodSamples(step.samples.chosen(np.flatnonzero(good)), info, member)
 
 
 def select_good(data: Data, member: Member, samples: np.ndarray, status: np.ndarray,
@@ -86,17 +94,23 @@ def select_good(data: Data, member: Member, samples: np.ndarray, status: np.ndar
     if data.bad == "raise":
         raise DataError(describe(bad[0]))
     good = all_good(status)
-    holes = samples[~good]
+    _leave_out(data, member, info, samples[~good], "damaged", describe(bad[0]), describe(bad[-1]))
+    return good, without_holes(info, int(good.sum()), data.shares.count)
+
+
+def _leave_out(data: Data, member: Member, info: BatchInfo, holes: np.ndarray, what: str,
+               first: str, last: str) -> None:
+    """Notes these samples for all ranks of the node; `what` and `first` and `last` describe them.
+    Raises DataError, on all of these ranks, for more than may be left out."""
     count = member.leave_out(info.epoch, holes)
     if member.holes.is_first(info.epoch, int(holes[0])):
-        say(f"left out as damaged: {describe(bad[0])}; others are counted, not said: data.holes")
+        say(f"left out as {what}: {first}; others are counted, not said: data.holes")
     if count > data.most_holes:
-        text = (f"{count} samples of epoch {info.epoch} are damaged, on this node, of which "
+        text = (f"{count} samples of epoch {info.epoch} are {what}, on this node, of which "
                 f"bad_limit={data.bad_limit} lets {data.most_holes} be left out; the last: "
-                f"{describe(bad[-1])}, or a larger bad_limit= of open")
+                f"{last}, or a larger bad_limit= of open")
         member.fail(text)
         raise DataError(text)
-    return good, without_holes(info, int(good.sum()), data.ranks.size)
 
 
 def read_step(data: Data, member: Member, step: StepSamples, plain: bool = False) -> GoodSamples:
@@ -105,16 +119,26 @@ def read_step(data: Data, member: Member, step: StepSamples, plain: bool = False
     return step_samples
 
 
-def decode_samples(data: Data, samples: SampleBatch, decode: Optional[Decode],
-                   pool: Optional[Executor] = None) -> list[Any]:
-    """Each sample as `decode` makes it, or plain; in `pool`, if there is one. Raises DataError for
-    what `decode` raises, with the sample named."""
-    return list(start_decoding(data, samples, decode, pool))
+def decode_samples(data: Data, samples: SampleBatch, decode: Optional[Decode]) -> list[Any]:
+    """Each sample as `decode` makes it, or plain. Raises DataError for what `decode` raises, with
+    the sample named, also for Skip."""
+    items = list(start_decoding(data, samples, decode))
+    for item in items:
+        if isinstance(item, Undecoded):
+            raise DataError(f"{_name(data, item.number)} is left out: {item.reason}; remedy: "
+                            "another sample")
+    return items
+
+
+def decode_step(data: Data, step: GoodSamples, decode: Optional[Decode]) -> list[Any]:
+    """The same of a step, without those that are left out."""
+    return drop_undecoded(data, step, list(start_decoding(data, step.samples, decode)))[0]
 
 
 def start_decoding(data: Data, samples: SampleBatch, decode: Optional[Decode],
                    pool: Optional[Executor] = None) -> Iterable[Any]:
-    """The same, with `pool` before the samples are asked for; without, as they are."""
+    """What `decode` makes of each, `pool` before it is asked for; without, as it is. Undecoded
+    where it is to be left out."""
     if decode is None:
         return samples.plain()
 
@@ -122,11 +146,40 @@ def start_decoding(data: Data, samples: SampleBatch, decode: Optional[Decode],
         try:
             return decode(sample)
         except Exception as error:
+            if data.bad != "raise" and (isinstance(error, Skip)
+                                        or data.bad == "skip-all" and _is_of_sample(error)):
+                return Undecoded(sample.number, f"{type(error).__name__}: {error}")
             # Python 3.9 has no add_note().
-            number = sample.number
-            raise DataError(f"decoding sample {number} {sample.key!r} of "
-                            f"{data.index.path(int(data.index.file[number, 0]))}: "
-                            f"{type(error).__name__}: {error}; remedy: correct decode=, or the "
-                            "sample") from error
+            remedy = ("bad='skip' of open, by which such samples are left out"
+                      if isinstance(error, Skip) else "correct decode=, or the sample")
+            raise DataError(f"decoding {_name(data, sample.number)}: {type(error).__name__}: "
+                            f"{error}; remedy: {remedy}") from error
 
     return (pool.map if pool else map)(decode_sample, samples.samples())
+
+
+def drop_undecoded(data: Data, step: GoodSamples, items: Sequence[Any]
+                   ) -> tuple[list[Any], BatchInfo]:
+    """The others, and what the batch says of itself then. Raises DataError, on all ranks of the
+    node, for more than may be left out."""
+    bad = [item for item in items if isinstance(item, Undecoded)]
+    if not bad:
+        return items, step.info
+    first, last = (f"{_name(data, item.number)}: {item.reason}; remedy: correct the sample, or "
+                   "decode=" for item in (bad[0], bad[-1]))
+    _leave_out(data, step.member, step.info, np.array([item.number for item in bad]),
+               "not to be decoded", first, last)
+    good = [item for item in items if not isinstance(item, Undecoded)]
+    return good, without_holes(step.info, len(good), data.shares.count)
+
+
+def _is_of_sample(error: Exception) -> bool:
+    """Not a lack of memory, nor what the system says; errors of PIL are OSErrors without a
+    number."""
+    return not isinstance(error, MemoryError) and getattr(error, "errno", None) is None
+
+
+def _name(data: Data, number: int) -> str:
+    index = data.index
+    return (f"sample {number} {index.key(number)!r} of "
+            f"{index.path(int(index.file[number, 0]))}")

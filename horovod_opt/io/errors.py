@@ -7,6 +7,10 @@ class DataError(Exception):
     """Data that cannot be used. The text names the file, the record, and the remedy."""
 
 
+class TruncatedFile(DataError):
+    """A file of which the samples from somewhere on cannot be found."""
+
+
 class InputError(DataError, ValueError):
     """An argument or a setting that cannot be used. The text names it, value, and remedy."""
 
@@ -25,6 +29,11 @@ class Damaged(DataError):
 
 class DamagedRecords(UserWarning):
     """The index was built, but some records do not match the checksums that their file holds."""
+
+
+class Skip(Exception):
+    """What a decode function raises of a sample that is to be left out, where the data was opened
+    with bad="skip" or "skip-all". Its text is the reason."""
 
 
 class ReaderEnded(DataError):

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 class Sample:
     """One sample as it is stored; what is not asked for costs nothing.
 
-    `parts`: bytes by name: "jpg", "cls" and so on in a tar, one named "" in other formats. `label`:
-    the number of its class in a folder of classes, else None. `key`: its path in a folder, its key
-    in tar and LMDB, "" in TFRecord. `number`: in the data set, from 0 on. `epoch` and `position`:
-    when it comes. `seed`: a 64-bit number of the data set's seed, the epoch and the position alone.
+    `parts`: bytes by name: "jpg", "cls" and so on in a tar, without those that it lacks; one named
+    "" in other formats. `label`: the number of its class in a folder of classes, else None. `key`:
+    its path in a folder, its key in tar and LMDB, "" in TFRecord. `number`: in the data set, from 0
+    on. `epoch` and `position`: when it comes. `seed`: a 64-bit number of the data set's seed, the
+    epoch and the position alone.
     """
 
     __slots__ = ("_batch", "_i", "_parts", "_random")
@@ -34,7 +35,10 @@ class Sample:
     @property
     def parts(self) -> Mapping[str, bytes]:
         if self._parts is None:
-            self._parts = dict(zip(self._batch.parts, map(bytes, self._batch.parts_of(self._i))))
+            parts = zip(self._batch.parts, map(bytes, self._batch.parts_of(self._i)))
+            lacks = self._batch.lacks
+            self._parts = dict(parts if lacks is None else
+                               (part for part, lack in zip(parts, lacks[self._i]) if not lack))
         return self._parts
 
     @property

@@ -49,6 +49,11 @@ class SampleBatch:
         return None if label is None else label[self.numbers].astype(np.int64)
 
     @cached_property
+    def lacks(self) -> Optional[np.ndarray]:
+        """bool[k, P], which parts samples lack, which have size 0 then; None: none does."""
+        return self._index.lacks(self.numbers)
+
+    @cached_property
     def keys(self) -> list[str]:
         """Paths in a folder, keys in tar and LMDB, "" in TFRecord."""
         return [self._index.key(number) for number in self.numbers.tolist()]

@@ -63,17 +63,19 @@ class StepSource:
         self.data, self._epochs = data, epochs
         self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
                        "last": last}
-        whole = run_together(data.ranks, lambda: self._batches(0))
+        ranks = data.ranks.doing("makes a loader")
+        whole = run_together(ranks, lambda: self._batches(0))
         self.whole, self.steps = whole, whole.steps
         self.global_batch_size = whole.global_batch_size
-        require_equal(data.ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
-                                   "position": data.position},
+        require_equal(ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
+                              "position": data.position},
                       "make the same loader, from the same state, on every rank")
-        if data.bad == "skip":  # else there are none
+        if data.bad != "raise":  # else there are none
             data.gather_holes()
-        channels = [int(row) for row in data.ranks.allgather(str(next_channel()).encode())]
+        channels = [int(row) for row in ranks.allgather(str(next_channel()).encode())]
         # A pass may begin in another thread, as TensorFlow's: beside one of another loader.
-        self._meeting = data.ranks.channel(str(use_channel(max(channels))))
+        self._meeting = data.ranks.channel(str(use_channel(max(channels)))).doing(
+            "begins a loop over a loader")
         self._when_closed: list[weakref.WeakMethod] = []
         self._next_step = 0
         self._start()
@@ -95,7 +97,7 @@ class StepSource:
 
     def _start(self) -> None:
         data, whole = self.data, self._batches(0)
-        self._order = chunks_for_node(data.order, whole, data.node.ranks,
+        self._order = chunks_for_node(data.order, whole, data.shares.of_node,
                                       int(data.index.size.sum()) / len(data))
         self._rest, self._of = data.rest and data.rest.order, data.order
         self._reader: Optional[Reader] = None
@@ -105,7 +107,7 @@ class StepSource:
             addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
             self._member = run_together(data.ranks, lambda: Member(
                 data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
-                data.node.local_rank))
+                data.node.local_rank, data.node.ranks))
         except BaseException:  # of another rank, perhaps: what has begun here is of no use
             if self._reader is not None:
                 self._reader.stop()
@@ -131,7 +133,7 @@ class StepSource:
         return rest.order if rest is not None and rest.epoch == epoch else self._order
 
     def _batches(self, position: int) -> Batches:
-        return Batches(self.data.order, self.data.ranks.size, start=position, **self._sizes)
+        return Batches(self.data.order, self.data.shares.count, start=position, **self._sizes)
 
     def _start_reader(self, batches: Batches) -> None:
         data, order = self.data, self._order
@@ -140,7 +142,7 @@ class StepSource:
         sizes = chunk_bytes(data.index, order.chunk_samples)
         memory = data.memory
         need = max(enough_for(
-            known, (batches, self._batches(data.position)), data.node.ranks, sizes,
+            known, (batches, self._batches(data.position)), data.shares.of_node, sizes,
             range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
             for known in (order, self._rest or order))
         most = memory_limit.limit()
@@ -255,7 +257,7 @@ class StepSource:
         self._next_step += batches.steps
         number = LOADS * self._epochs_fed
         self._epochs_fed += 1
-        ranks = self.data.node.ranks
+        ranks = self.data.shares.of_node
         if self._reader is not None:
             self._reader.feed_pieces(_pieces(coming, ranks, with_masks=True), number)
         self._load_queue.add(number, _pieces(coming, ranks))
@@ -268,7 +270,8 @@ class StepSource:
 
     def step_groups(self, epoch: Epoch) -> Iterator[Steps]:
         """The same, of many steps at a time."""
-        batches, rank, group = epoch.batches, self.data.ranks.rank, self.data.node.ranks
+        batches, shares = epoch.batches, self.data.shares
+        rank, group = shares.own, shares.dealt
         begin = 0
         while begin < batches.steps:
             end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))

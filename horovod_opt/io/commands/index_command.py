@@ -30,6 +30,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--no-checksums", action="store_false", dest="checksums",
                         help="do not read the data: quicker, but corrupt samples are not found, "
                              "except in TFRecord files, which hold checksums themselves")
+    parser.add_argument("--bad", choices=("raise", "skip"), default="raise",
+                        help="skip: of truncated files index the samples before that, for jobs "
+                             "with bad='skip' (%(default)s)")
     parser.add_argument("--output", type=Path, metavar="FILE",
                         help="where it is kept; jobs then need index=FILE, too")
     parser.set_defaults(run=run)
@@ -48,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
         with warnings.catch_warnings(record=True) as warning_list:
             warnings.simplefilter("always", DamagedRecords)
             with show_bar("Indexing") as progress:
-                index = indexes.build(pattern, options.checksums, progress, options.output)
+                index = indexes.build(pattern, options.checksums, progress, options.output,
+                                      keep_truncated=options.bad == "skip")
     except DataError as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 1
@@ -66,7 +70,9 @@ def _load(pattern: str | list[str], options: argparse.Namespace) -> Index | None
         index = indexes.load(pattern, options.output, checksums=options.checksums)
     except (indexes.Missing, indexes.Stale, indexes.Damaged):
         return None
-    return index if index.crc is not None or not options.checksums else None
+    if index.crc is None and options.checksums:
+        return None
+    return indexes.refuse_truncated(index, options.bad == "skip")
 
 
 def _describe(index: Index) -> str:
@@ -75,8 +81,10 @@ def _describe(index: Index) -> str:
     classes = f", {len(index.classes)} classes" if index.classes else ""
     parts = f" of {', '.join(index.parts)}" if index.parts != ("",) else ""
     checksums = "with" if index.crc is not None else "without"
+    truncated = "".join(f"\nTruncated: {text}" for text in index.truncations)
     return (f"{index.format}, {len(index.files)} files, {index.samples} samples{parts}{classes}, "
-            f"{decimal(int(index.size.sum()))}, {checksums} checksums\nKept in: {index.place}")
+            f"{decimal(int(index.size.sum()))}, {checksums} checksums\n"
+            f"Kept in: {index.place}{truncated}")
 
 
 def data_pattern(options: argparse.Namespace) -> str | list[str]:

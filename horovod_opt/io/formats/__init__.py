@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
-from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import folder, lmdb_file, shard_folder
+from horovod_opt.io.formats.patterns import Pattern, absolute, fixed_folder, remedy, root_of
 from horovod_opt.io.formats.read_buffer import cannot_read
 
 TFRECORD, TAR, LMDB, FOLDER = FORMATS = ("tfrecord", "tar", "lmdb", "folder")
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")
 OTHER_INDEXES = (".idx", ".index")  # of other tools, which lie beside their files
-
-Pattern = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
 
 class DataFiles(NamedTuple):
@@ -31,9 +29,9 @@ class DataFiles(NamedTuple):
 def find(pattern: Pattern) -> DataFiles:
     """The files and their format: tfrecord, tar, lmdb, or folder.
 
-    A pattern is a path or a glob (`**` for any depth), or several of them. Raises InputError for
-    one that is none; DataError where nothing is found or can be read, for several formats, for
-    compressed files, for names that are not UTF-8.
+    A pattern is a path or a glob (`**` for any depth, `{00..12}` and `{a,b}`), or several of them.
+    Raises InputError for one that is none; DataError where nothing is found or can be read, for
+    several formats, for compressed files, for names that are not UTF-8.
     """
     patterns = absolute(pattern)
     root = root_of(patterns)
@@ -55,60 +53,20 @@ def find(pattern: Pattern) -> DataFiles:
     return DataFiles(files, next(iter(formats)), root)
 
 
-def absolute(pattern: Pattern) -> tuple[str, ...]:
-    """A pattern's paths and globs, each absolute, sorted. Raises InputError if it is none."""
-    items = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
-    try:
-        texts = [os.fspath(item) for item in items]
-    except TypeError:
-        texts = []
-    if not texts or not all(isinstance(text, str) and text and "\0" not in text for text in texts):
-        raise InputError(f"{pattern!r} names no data; remedy: a path, a glob, or a list of them")
-    return tuple(sorted({os.path.abspath(os.path.expanduser(text)) for text in texts}))
-
-
-def root_of(patterns: Sequence[str]) -> str:
-    """The folder that names of files are relative to: it depends on no file that is found."""
-    return os.path.commonpath([_fixed_folder(item) for item in patterns])
-
-
-def _fixed_folder(pattern: str) -> str:
-    if os.path.isdir(pattern):
-        return pattern
-    if not os.path.lexists(pattern):
-        while glob.has_magic(pattern):
-            pattern = os.path.dirname(pattern)
-            if not glob.has_magic(pattern):
-                return pattern
-    return os.path.dirname(pattern)
-
-
 def _matches(pattern: str) -> list[str]:
     if os.path.lexists(pattern):
         paths = [pattern]
     else:
         paths = glob.glob(pattern, recursive=True)
     if not paths:
-        folder_of_pattern = _fixed_folder(pattern)
+        folder_of_pattern = fixed_folder(pattern)
         try:
             os.scandir(folder_of_pattern).close()
         except OSError as error:
             raise cannot_read(folder_of_pattern, error) from error
-        raise DataError(f"{pattern}: no such files; remedy: {_remedy_of_glob(pattern)}")
+        raise DataError(f"{pattern}: no such files; remedy: {remedy(pattern)}")
     return [os.path.join(path, lmdb_file.DATA) if _is_environment(path) else path
             for path in paths]
-
-
-def _remedy_of_glob(pattern: str) -> str:
-    """Brackets in the name of a folder or file that is there are no part of a glob."""
-    path = pattern
-    while path != os.path.dirname(path):
-        if "[" in os.path.basename(path) and os.path.lexists(path):
-            rest = pattern[len(path):]
-            return (f"[...] in a glob stands for one of the characters in it: {glob.escape(path)}"
-                    f"{rest}, as glob.escape() writes it")
-        path = os.path.dirname(path)
-    return "correct the path or the glob"
 
 
 def _is_environment(path: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -62,9 +62,11 @@ class Texts(Sequence):
 class Scan:
     """The n samples of one file, in the file's order, not their bytes; P parts make a sample.
 
-    `offset` and `size` are int64[n, P], in bytes; `crc` is the crc32c of each part, uint32[n, P],
-    or None where the file does not hold it. `keys` is None where samples have none of their own.
-    `damages` describes records that do not match the checksum that the file holds for them.
+    `offset` and `size` are int64[n, P], in bytes, both 0 for a part that a sample lacks; `crc` is
+    the crc32c of each part, uint32[n, P], or None where the file does not hold it. `keys` is None
+    where samples have none of their own. `damages` describes records that do not match the
+    checksum that the file holds for them.
+    `truncation` is what is wrong with a file of which only the first samples can be found.
     """
 
     parts: tuple[str, ...]
@@ -73,3 +75,14 @@ class Scan:
     crc: np.ndarray | None = None
     keys: Texts | None = None
     damages: list[str] = field(default_factory=list)
+    truncation: str = ""
+
+    def with_parts(self, parts: tuple[str, ...]) -> Scan:
+        """The same samples, which lack those of these parts that they have not got."""
+        if parts == self.parts:
+            return self
+        offset, size = np.zeros((2, len(self.offset), len(parts)), np.int64)
+        for column, part in enumerate(self.parts):
+            offset[:, parts.index(part)] = self.offset[:, column]
+            size[:, parts.index(part)] = self.size[:, column]
+        return replace(self, parts=parts, offset=offset, size=size)

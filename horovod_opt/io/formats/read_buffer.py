@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
-from horovod_opt.io.errors import DataError
+from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.native import crc32c
 
 BLOCK = 4 << 20  # bytes
+AGAIN_OR_PART = ("remedy: copy or make the file again, or take the samples before this, by "
+                 "bad='skip' of open")
 
 
 class ReadBuffer:
@@ -36,9 +38,9 @@ class ReadBuffer:
             self._bytes = tail + self._read(offset + len(tail), block_end)
             self._start, at = offset, 0
             if len(self._bytes) < length:
-                raise DataError(f"{self._path}: truncated: the file ends at byte "
-                                f"{offset + len(self._bytes)}, but a record goes on to byte "
-                                f"{offset + length}; remedy: copy or make the file again")
+                raise TruncatedFile(f"{self._path}: truncated: the file ends at byte "
+                                    f"{offset + len(self._bytes)}, but a record goes on to byte "
+                                    f"{offset + length}; {AGAIN_OR_PART}")
         return self._bytes[at:at + length]
 
     def crc32c(self, offset: int, length: int) -> int:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from horovod_opt.io.errors import DataError
+from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats.columns import Scan, Texts
-from horovod_opt.io.formats.read_buffer import cannot_read
+from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, cannot_read
 
 # What tarfile raises for headers that are no headers, beside its own errors.
 _BROKEN = (tarfile.TarError, ValueError, IndexError, EOFError, OverflowError, RecursionError,
            MemoryError)
 
+MOST_PARTS = 64  # more are no parts, but names with dots in them
 ONCE = "give each member its own; tar --sort=name of a folder writes each file once"
 
 
@@ -31,34 +32,55 @@ class Part:
         self.size = size
 
 
-def scan(path: str, size: int) -> Scan:
-    """The samples of the first `size` bytes of a tar; parts are in the order of the first sample.
+def scan(path: str, size: int, keep_truncated: bool = False) -> Scan:
+    """The samples of the first `size` bytes of a tar; parts are in the order in which they come.
 
     Members without an extension and hidden ones belong to no sample, as with WebDataset. Raises
     DataError, with file and member, for what cannot be read by its offset or would be ambiguous:
     links, sparse members, devices, absolute paths and `..`, names that come twice or are not
-    UTF-8, samples that are not adjacent or lack a part of the others, a truncated file.
+    UTF-8, samples that are not adjacent. Raises TruncatedFile; not with `keep_truncated`, if a
+    sample is whole.
     """
     samples: dict[str, dict[str, Part]] = {}
-    last = None
-    for part in _parts(path, size):
-        if part.key != last and part.key in samples:
-            raise _refusal(path, part.name, f"sample {part.key!r} has begun before, and other "
-                           "members are between", "write a sample's members one after another, as "
-                           "tar --sort=name does")
-        last = part.key
-        if samples.setdefault(part.key, {}).setdefault(part.part, part) is not part:
-            raise _refusal(path, part.name, "this name comes twice", ONCE)
-    first = next(iter(samples.values()), {})
-    for key, sample in samples.items():
-        if sample.keys() != first.keys():
-            raise differing_parts((path, next(iter(samples)), first), (path, key, sample))
-    shape = (len(samples), len(first))
-    rows = [[sample[name] for name in first] for sample in samples.values()]
-    return Scan(tuple(first),
-                np.array([[part.offset for part in row] for row in rows], np.int64).reshape(shape),
-                np.array([[part.size for part in row] for row in rows], np.int64).reshape(shape),
-                keys=Texts.of(key.encode() for key in samples))
+    last, truncation = None, ""
+    try:
+        for part in _parts(path, size):
+            if part.key != last and part.key in samples:
+                raise _refusal(path, part.name, f"sample {part.key!r} has begun before, and other "
+                               "members are between", "write a sample's members one after another, "
+                               "as tar --sort=name does")
+            last = part.key
+            if samples.setdefault(part.key, {}).setdefault(part.part, part) is not part:
+                raise _refusal(path, part.name, "this name comes twice", ONCE)
+    except TruncatedFile as error:
+        _drop_begun(samples)
+        if not keep_truncated or not samples:
+            raise
+        truncation = str(error)
+    parts = tuple(dict.fromkeys(name for sample in samples.values() for name in sample))
+    check_parts(path, parts)
+    shape = (len(samples), len(parts))
+    rows = [[(sample[name].offset, sample[name].size) if name in sample else (0, 0)
+             for name in parts] for sample in samples.values()]
+    offset, size = np.array(rows, np.int64).reshape(*shape, 2).transpose(2, 0, 1)
+    return Scan(parts, offset, size, keys=Texts.of(key.encode() for key in samples),
+                truncation=truncation)
+
+
+def check_parts(path: str, parts: Sequence[str]) -> None:
+    """Raises DataError for more parts than samples can have."""
+    if len(parts) > MOST_PARTS:
+        raise DataError(f"{path}: samples have {len(parts)} parts or more, as "
+                        f"{', '.join(parts[:5])}: a part is all behind a name's first dot; remedy: "
+                        "names such as 0001.jpg and 0001.cls")
+
+
+def _drop_begun(samples: dict[str, dict[str, Part]]) -> None:
+    """The last one, unless it has what the first one has: of others nobody knows what is lost."""
+    last = next(reversed(samples), None)
+    if last is not None and (len(samples) == 1 or samples[last].keys()
+                             < next(iter(samples.values())).keys()):
+        del samples[last]
 
 
 def differing_parts(first: tuple[str, str, Iterable[str]],
@@ -66,8 +88,9 @@ def differing_parts(first: tuple[str, str, Iterable[str]],
     """Two samples, each (file, key, names of parts), that are not alike."""
     (path, key, parts), (second_path, second_key, second_parts) = first, second
     return DataError(f"{second_path}: sample {second_key!r} has the parts {sorted(second_parts)}, "
-                     f"but sample {key!r} of {path} has {sorted(parts)}; remedy: give all samples "
-                     "the same parts, or leave the incomplete ones out")
+                     f"but sample {key!r} of {path} has {sorted(parts)}; remedy: parts= of open "
+                     "for those that all have, lacking='skip' to leave samples out that lack one, "
+                     "or lacking='keep'")
 
 
 def _parts(path: str, size: int) -> Iterator[Part]:
@@ -98,9 +121,9 @@ def _parts(path: str, size: int) -> Iterator[Part]:
                 continue
             names.add(member.name)
             if member.offset_data + member.size > size:
-                raise DataError(f"{path}: truncated: {member.name!r} would end at byte "
-                                f"{member.offset_data + member.size}, but the file at {size}; "
-                                "remedy: copy or make the file again")
+                raise TruncatedFile(f"{path}: truncated: {member.name!r} would end at byte "
+                                    f"{member.offset_data + member.size}, but the file at {size}; "
+                                    f"{AGAIN_OR_PART}")
             position += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
             folder, slash, base = member.name.rpartition("/")
             stem, dot, extension = base.partition(".")
@@ -136,6 +159,8 @@ def _refusal(path: str, name: str, why: str, remedy: str) -> DataError:
 def _damage(path: str, position: int, error: BaseException) -> DataError:
     if isinstance(error, (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError)):
         damage = f"truncated: the file ends at byte {position} without the mark of its end"
-    else:
-        damage = f"no header of a tar member at byte {position} ({error}); it may be compressed"
+        return TruncatedFile(f"{path}: {damage}; {AGAIN_OR_PART}")
+    damage = f"no header of a tar member at byte {position} ({error}); it may be compressed"
+    if position:
+        return TruncatedFile(f"{path}: {damage}; {AGAIN_OR_PART}")
     return DataError(f"{path}: {damage}; remedy: copy or make the file again, as plain tar")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from horovod_opt.io.errors import DataError
+from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats.columns import Scan
-from horovod_opt.io.formats.read_buffer import BLOCK, ReadBuffer
+from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, BLOCK, ReadBuffer
 from horovod_opt.io.native import crc32c
 
 HEAD = struct.Struct("<QI")  # length of the data, masked crc of these 8 bytes
@@ -39,43 +39,49 @@ def begins(head: bytes) -> bool:
     return len(head) >= HEAD.size and _length(head[:HEAD.size]) is not None
 
 
-def scan(path: str, size: int, contents: bool, advance: Callable[[int], None]) -> Scan:
+def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
+         keep_truncated: bool = False) -> Scan:
     """The records of the first `size` bytes of a file; their checksums are those it holds.
 
     With `contents` all data is read and compared with them; without, none of it. `advance` is
-    called with numbers of bytes. Raises DataError for a truncated file, and where the checksum of a
-    length is wrong: no later record can be found then.
+    called with numbers of bytes. Raises TruncatedFile, and where the checksum of a length is wrong,
+    as no later record can be found then; not with `keep_truncated`, if there is a record before.
     """
     offsets, sizes, crcs = array("q"), array("q"), array("I")
-    damages = []
+    damages, truncation = [], ""
     position = reported = 0
     with ReadBuffer(path, size, BLOCK if contents else STRUCTURE_BLOCK) as buffer:
-        while position < size:
-            if position + HEAD.size > size:
-                raise _truncation(path, len(sizes), position, position + HEAD.size, size)
-            head = buffer.take(position, HEAD.size)
-            length = _length(head)
-            if length is None:
-                raise _no_record(path, len(sizes), position, head)
-            start = position + HEAD.size
-            end = start + length
-            if end + TAIL.size > size:
-                raise _truncation(path, len(sizes), position, end + TAIL.size, size)
-            actual = buffer.crc32c(start, length) if contents else None
-            stored = unmask(*TAIL.unpack(buffer.take(end, TAIL.size)))
-            if contents and actual != stored:
-                damages.append(f"{path}: record {len(sizes)}, byte {position}: the file holds "
-                               f"checksum {stored:08x}, but its data has {actual:08x}")
-            offsets.append(start)
-            sizes.append(length)
-            crcs.append(stored)
-            position = end + TAIL.size
-            if position - reported >= REPORT_BYTES:
-                advance(position - reported)
-                reported = position
+        try:
+            while position < size:
+                if position + HEAD.size > size:
+                    raise _truncation(path, len(sizes), position, position + HEAD.size, size)
+                head = buffer.take(position, HEAD.size)
+                length = _length(head)
+                if length is None:
+                    raise _no_record(path, len(sizes), position, head)
+                start = position + HEAD.size
+                end = start + length
+                if end + TAIL.size > size:
+                    raise _truncation(path, len(sizes), position, end + TAIL.size, size)
+                actual = buffer.crc32c(start, length) if contents else None
+                stored = unmask(*TAIL.unpack(buffer.take(end, TAIL.size)))
+                if contents and actual != stored:
+                    damages.append(f"{path}: record {len(sizes)}, byte {position}: the file holds "
+                                   f"checksum {stored:08x}, but its data has {actual:08x}")
+                offsets.append(start)
+                sizes.append(length)
+                crcs.append(stored)
+                position = end + TAIL.size
+                if position - reported >= REPORT_BYTES:
+                    advance(position - reported)
+                    reported = position
+        except TruncatedFile as error:
+            if not keep_truncated or not sizes:
+                raise
+            truncation = str(error)
     advance(position - reported)
     return Scan(("",), _column(offsets, np.int64), _column(sizes, np.int64),
-                _column(crcs, np.uint32), damages=damages)
+                _column(crcs, np.uint32), damages=damages, truncation=truncation)
 
 
 def _length(head: bytes) -> int | None:
@@ -89,14 +95,13 @@ def _column(values: array, kind: type) -> np.ndarray:
 
 
 def _truncation(path: str, record: int, position: int, end: int, size: int) -> DataError:
-    return DataError(f"{path}: truncated: record {record}, at byte {position}, would end at byte "
-                     f"{end}, but the file at {size}; remedy: copy or make the file again")
+    return TruncatedFile(f"{path}: truncated: record {record}, at byte {position}, would end at "
+                         f"byte {end}, but the file at {size}; {AGAIN_OR_PART}")
 
 
 def _no_record(path: str, record: int, position: int, head: bytes) -> DataError:
     if position == 0 and head[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):
         return DataError(f"{path}: compressed; records can only be read one by one from plain "
                          "TFRecord files; remedy: write it without compression")
-    return DataError(f"{path}: record {record}, at byte {position}: the checksum of its length is "
-                     "wrong, so that no later record can be found; remedy: copy or make the file "
-                     "again")
+    return TruncatedFile(f"{path}: record {record}, at byte {position}: the checksum of its length "
+                         f"is wrong, so that no later record can be found; {AGAIN_OR_PART}")

@@ -14,7 +14,14 @@ from typing import TypeVar
 import numpy as np
 
 from horovod_opt.io import formats
-from horovod_opt.io.errors import Damaged, DamagedRecords, DataError, Missing, Stale
+from horovod_opt.io.errors import (
+    Damaged,
+    DamagedRecords,
+    DataError,
+    Missing,
+    Stale,
+    TruncatedFile,
+)
 from horovod_opt.io.formats import lmdb_file, tar, tfrecord
 from horovod_opt.io.formats.columns import Scan, Texts
 from horovod_opt.io.index import index_file, places
@@ -36,16 +43,17 @@ Result = TypeVar("Result")
 
 
 def build(pattern: formats.Pattern, checksums: bool = True,
-          progress: ProgressFunction | None = None, place: str | os.PathLike | None = None
-          ) -> Index:
+          progress: ProgressFunction | None = None, place: str | os.PathLike | None = None,
+          keep_truncated: bool = False) -> Index:
     """Indexes what `pattern` names, keeps the index, and returns it as `load` would.
 
     With `checksums` all data is read once. Without, only what is needed to find the samples, and
     `Index.crc` is None unless the files hold checksums (TFRecord). `progress` is called with bytes
     done and bytes in all, by one thread at a time. A job that finds another one building the same
     index waits and uses that one's. Warns with DamagedRecords about records that do not match
-    their file's own checksum: they are found again when they are read. Raises DataError for data
-    that cannot be indexed, files that change meanwhile, or where no place can be written.
+    their file's own checksum: they are found again when they are read. Of truncated files
+    `keep_truncated` takes the samples before that. Raises DataError for data that cannot be
+    indexed, files that change meanwhile, or where no place can be written.
     """
     data_files = formats.find(pattern)
     if place is None:
@@ -57,20 +65,28 @@ def build(pattern: formats.Pattern, checksums: bool = True,
             with suppress(Missing, Stale, Damaged):
                 index = load(pattern, place, checksums=checksums)
                 if index.crc is not None or not checksums:
-                    return index
-        index = _scan(data_files, checksums, progress)
+                    return refuse_truncated(index, keep_truncated)
+        index = _scan(data_files, checksums, progress, keep_truncated)
         path = places.write(writable, index_file.pieces(index))
     return read(path, index.root, check=False)
 
 
-def _scan(data_files: formats.DataFiles, contents: bool, progress: ProgressFunction | None
-          ) -> Index:
+def refuse_truncated(index: Index, keep_truncated: bool) -> Index:
+    """The same. Raises TruncatedFile if it is of a file that ends too early, unless these are
+    kept."""
+    if index.truncated and not keep_truncated:
+        raise TruncatedFile(index.truncations[0])
+    return index
+
+
+def _scan(data_files: formats.DataFiles, contents: bool, progress: ProgressFunction | None,
+          keep_truncated: bool = False) -> Index:
     files = stat_files(data_files.root, data_files.files)
     meter = Meter(progress, int(files.sizes.sum()))
     if data_files.format == formats.FOLDER:
         index = _of_folder(data_files, files)
     else:
-        index = _of_records(data_files, files, contents, meter)
+        index = _of_records(data_files, files, contents, meter, keep_truncated)
     if not index.samples:
         raise DataError(f"{data_files.root}: {len(files)} files hold no sample; remedy: "
                         f"{NO_SAMPLE[data_files.format]}, or another pattern")
@@ -95,28 +111,30 @@ def _of_folder(data_files: formats.DataFiles, files: Files) -> Index:
                  keys=None, transactions=(), digest=identity(data_files.format, files, file))
 
 
-def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, meter: Meter) -> Index:
+def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, meter: Meter,
+                keep_truncated: bool) -> Index:
     paths = [os.path.join(data_files.root, name) for name in data_files.files]
 
     def scan(i: int) -> tuple[Scan, int]:
         size, transaction = int(files.sizes[i]), 0
         if data_files.format == formats.TFRECORD:
-            return tfrecord.scan(paths[i], size, contents, meter.advance), transaction
+            return tfrecord.scan(paths[i], size, contents, meter.advance,
+                                 keep_truncated), transaction
         if data_files.format == formats.LMDB:
             file_scan, transaction = lmdb_file.scan(paths[i])
         else:
-            file_scan = tar.scan(paths[i], size)
+            file_scan = tar.scan(paths[i], size, keep_truncated)
         if not contents:
             meter.advance(size)
         return file_scan, transaction
 
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(_all_or_first_error(pool, scan, len(paths)))
-    scans = _with_equal_parts([file_scan for file_scan, _ in results], paths)
+    scans = _with_all_parts([file_scan for file_scan, _ in results], paths)
     _warn([text for file_scan in scans for text in file_scan.damages])
     counts = [len(file_scan.offset) for file_scan in scans]
     file = np.repeat(np.arange(len(paths), dtype=np.int32), counts)
-    parts = next((file_scan.parts for file_scan in scans if len(file_scan.offset)), ("",))
+    parts = scans[0].parts or ("",)
     shape = (len(file), len(parts))
     return Index(
         format=data_files.format, root=data_files.root, files=files, parts=parts, classes=(),
@@ -130,7 +148,9 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
             [file_scan.keys for file_scan in scans]),
         transactions=tuple(number for _, number in results)
         if data_files.format == formats.LMDB else (),
-        digest=identity(data_files.format, files, file))
+        digest=identity(data_files.format, files, file),
+        truncated=tuple((i, file_scan.truncation[len(paths[i]):])
+                        for i, file_scan in enumerate(scans) if file_scan.truncation))
 
 
 def _all_or_first_error(pool: ThreadPoolExecutor, task: Callable[[int], Result],
@@ -145,20 +165,14 @@ def _all_or_first_error(pool: ThreadPoolExecutor, task: Callable[[int], Result],
             future.cancel()
 
 
-def _with_equal_parts(scans: Sequence[Scan], paths: Sequence[str]) -> list[Scan]:
-    """Parts in the order of the first file that has samples. Raises DataError for others."""
-    first = next((i for i, scan in enumerate(scans) if len(scan.offset)), 0)
-    parts, equal_scans = scans[first].parts, []
-    for path, scan in zip(paths, scans):
-        if scan.parts != parts and len(scan.offset):
-            if set(scan.parts) != set(parts):
-                raise tar.differing_parts((paths[first], scans[first].keys[0], parts),
-                                          (path, scan.keys[0], scan.parts))
-            order = [scan.parts.index(part) for part in parts]
-            scan = replace(scan, parts=parts, offset=scan.offset[:, order],
-                           size=scan.size[:, order])
-        equal_scans.append(scan)
-    return equal_scans
+def _with_all_parts(scans: Sequence[Scan], paths: Sequence[str]) -> list[Scan]:
+    """Each with the parts of all, in the order in which they come. Raises DataError for more than
+    samples can have."""
+    parts = tuple(dict.fromkeys(part for scan in scans if len(scan.offset) for part in scan.parts))
+    tar.check_parts(os.path.commonpath(paths), parts)
+    return [scan.with_parts(parts) if len(scan.offset) else
+            replace(scan, parts=parts, offset=np.zeros((0, len(parts)), np.int64),
+                    size=np.zeros((0, len(parts)), np.int64)) for scan in scans]
 
 
 def _checksums(index: Index, meter: Meter) -> np.ndarray:

@@ -23,7 +23,8 @@ class Index:
     no checksums were asked for). `label` (int32[N]) is the number in `classes`, or None without
     classes. `digest` (16 bytes) is the identity of names, sizes and numbers of samples: what an
     order belongs to. `transactions` is LMDB's last one in each file. `place` is where it is kept,
-    and `fingerprint` is that of all but its place and the checksums.
+    and `fingerprint` is that of all but its place and the checksums. `truncated`: numbers of files
+    that end too early, and what is wrong with each: samples are those before that.
     """
 
     format: str
@@ -41,11 +42,30 @@ class Index:
     digest: bytes
     place: str = ""
     fingerprint: str = ""
+    truncated: tuple[tuple[int, str], ...] = ()
 
     @property
     def samples(self) -> int:
         """N."""
         return len(self.offset)
+
+    @property
+    def whole(self) -> Index:
+        """The one that is kept in a file."""
+        return self
+
+    def of(self, whole: Index) -> Index:
+        """What is wanted of another one of the same data, as it is of the whole() of this one."""
+        return whole
+
+    def lacks(self, samples: np.ndarray) -> np.ndarray | None:
+        """Which of these samples (int64[k]) lack which part: bool[k, P]; None where none does."""
+        return None
+
+    @property
+    def truncations(self) -> list[str]:
+        """What is wrong with files that end too early."""
+        return [f"{self.path(file)}{reason}" for file, reason in self.truncated]
 
     def path(self, file: int) -> str:
         """Where a file is. Raises IndexError for a number that is none."""

@@ -35,7 +35,7 @@ FINGERPRINT_BYTES = 12
 TYPES = {name: np.dtype(kind) for name, kind in {
     "names": "u1", "name_ends": "<i8", "file_sizes": "<i8", "file_mtimes": "<i8", "file": "<i4",
     "offset": "<i8", "size": "<i8", "crc": "<u4", "label": "<i4", "keys": "u1",
-    "key_ends": "<i8"}.items()}
+    "key_ends": "<i8", "truncated": "u1"}.items()}
 
 
 def pieces(index: Index) -> list[bytes]:
@@ -49,6 +49,8 @@ def pieces(index: Index) -> list[bytes]:
         columns["label"] = index.label
     if index.keys is not None:
         columns |= {"keys": index.keys.blob, "key_ends": index.keys.ends}
+    if index.truncated:  # in a column: earlier versions, which know none, build the index anew
+        columns["truncated"] = np.frombuffer(json.dumps(index.truncated).encode(), np.uint8)
     body, descriptions, length = [], {}, 0
     for name, column in columns.items():
         kind, block = ((column_codec.RAW, column.tobytes()) if TYPES[name].itemsize == 1 else
@@ -205,7 +207,18 @@ def _index(header: dict, counts: dict, columns: _Columns, files: Files, root: st
         keys=Texts(columns.take("keys"), columns.take("key_ends", samples))
         if "keys" in columns else None,
         transactions=counts["transactions"], digest=digest, place=place,
-        fingerprint=_fingerprint(header))
+        fingerprint=_fingerprint(header),
+        truncated=_truncated(columns.take("truncated"), len(files))
+        if "truncated" in columns else ())
+
+
+def _truncated(column: np.ndarray, files: int) -> tuple[tuple[int, str], ...]:
+    rows = json.loads(column.tobytes())
+    if not isinstance(rows, list) or not all(
+            isinstance(row, list) and len(row) == 2 and _require_count(row[0]) < files
+            and isinstance(row[1], str) for row in rows):
+        raise ValueError("truncated files that are none")
+    return tuple((file, reason) for file, reason in rows)
 
 
 def _fingerprint(header: dict) -> str:

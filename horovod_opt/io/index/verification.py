@@ -58,10 +58,12 @@ def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
         except DataError as error:
             return str(error)
         rows = slice(starts[i], starts[i + 1])
-        order = [file_scan.parts.index(part) for part in index.parts if part in file_scan.parts]
-        same = (np.array_equal(file_scan.offset[:, order], index.offset[rows])
-                and np.array_equal(file_scan.size[:, order], index.size[rows])) or (
-                    not len(file_scan.offset) and starts[i] == starts[i + 1])
+        same = set(file_scan.parts) <= set(index.parts) and len(file_scan.offset) == (
+            rows.stop - rows.start)
+        if same and len(file_scan.offset):
+            file_scan = file_scan.with_parts(index.parts)
+            same = (np.array_equal(file_scan.offset, index.offset[rows])
+                    and np.array_equal(file_scan.size, index.size[rows]))
         return None if same else (f"{paths[i]}: its records are not where the index has them; "
                                   "remedy: horovod-opt io index --rebuild")
 
@@ -71,9 +73,10 @@ def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
 
 def _scanner(index: Index) -> Callable | None:
     if index.format == formats.TFRECORD:
-        return lambda path, size: tfrecord.scan(path, size, False, lambda count: None)
+        return lambda path, size: tfrecord.scan(path, size, False, lambda count: None,
+                                                bool(index.truncated))
     if index.format == formats.TAR:
-        return tar.scan
+        return lambda path, size: tar.scan(path, size, bool(index.truncated))
     if index.format == formats.LMDB:
         return lambda path, size: lmdb_file.scan(path)[0]
     return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.job.patience import said_if_long
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "tensorflow.keras", "mxnet")
 # What launchers tell each rank, to notice a job whose ranks have not met yet.
@@ -35,6 +36,21 @@ class Communication:
     def channel(self, name: str) -> Communication:
         """Of the same ranks, beside what others say to each other, where they can do so."""
         return self if self.named is None else replace(self, allgather=self.named(name))
+
+    def doing(self, what: str) -> Communication:
+        """The same, which says what this rank does if others let it wait for long."""
+        if self.size == 1:
+            return self
+
+        def allgather(data: bytes) -> list[bytes]:
+            with said_if_long(lambda seconds: (
+                    f"rank {self.rank} of {self.size} has waited for {seconds:.0f} s for others, "
+                    f"as it {what}: every rank has to do so; remedy: the same calls on all ranks, "
+                    "or open(..., alone=True) for what one of them reads by itself, as an "
+                    "evaluation")):
+                return self.allgather(data)
+
+        return replace(self, allgather=allgather)
 
 
 ALONE = Communication(0, 1, lambda data: [data])

@@ -29,7 +29,8 @@ AT_ONCE = 1 << 20  # samples that are looked at together
 
 
 def open_index(ranks: Communication, node: Node, pattern: Pattern,
-               place: Union[str, os.PathLike, None], checksums: bool) -> Index:
+               place: Union[str, os.PathLike, None], checksums: bool,
+               keep_truncated: bool = False) -> Index:
     """Collective. Rank 0 looks for it first, and builds it if it must; then one rank of each other
     node, which compares its own view of the files. The others of a node read the very one that
     their first rank has: of several that are kept, the next one may be of other files."""
@@ -44,7 +45,7 @@ def open_index(ranks: Communication, node: Node, pattern: Pattern,
         if leader_index is not None:
             with suppress(indexes.Missing):
                 return indexes.load_same(pattern, leader_index, place, check=True)
-        return load_or_build(pattern, place, checksums, is_over)
+        return load_or_build(pattern, place, checksums, is_over, keep_truncated)
 
     result, is_over = None, threading.Event()
     for stage in range(1 if ranks.size == 1 else 3):
@@ -64,9 +65,9 @@ def open_index(ranks: Communication, node: Node, pattern: Pattern,
 def take_leaders(ranks: Communication, node: Node, index: Index) -> Index:
     """Collective: of ranks that have opened theirs by themselves, those of a node go on with that
     of its first rank."""
-    leader = _fingerprints(ranks, index)[node.ranks[0]]
-    return run_together(ranks, lambda: index if leader.fingerprint == index.fingerprint else
-                        indexes.read_same(leader, index.root))
+    leader = _fingerprints(ranks, index.whole)[node.ranks[0]]
+    return run_together(ranks, lambda: index if leader.fingerprint == index.whole.fingerprint else
+                        index.of(indexes.read_same(leader, index.root)))
 
 
 def _fingerprints(ranks: Communication, index: Optional[Index]) -> list[Fingerprint]:
@@ -76,7 +77,7 @@ def _fingerprints(ranks: Communication, index: Optional[Index]) -> list[Fingerpr
 
 
 def load_or_build(pattern: Pattern, place: Union[str, os.PathLike, None], checksums: bool,
-                  is_over: threading.Event) -> Index:
+                  is_over: threading.Event, keep_truncated: bool = False) -> Index:
     """The index that is kept, or a new one; what takes long, and why, is said. Raises Abandoned
     once `is_over` is set."""
     log = ProgressLog("indexed")
@@ -89,7 +90,7 @@ def load_or_build(pattern: Pattern, place: Union[str, os.PathLike, None], checks
     try:
         index = indexes.load(pattern, place, checksums=checksums)
         if index.crc is not None or not checksums:
-            return index
+            return indexes.refuse_truncated(index, keep_truncated)
         say(f"{index.place} has no checksums: {show(int(index.size.sum()))} are read for them now, "
             "once; checksums=False goes without")
     except indexes.Missing:
@@ -98,7 +99,7 @@ def load_or_build(pattern: Pattern, place: Union[str, os.PathLike, None], checks
         say(f"no index of {pattern} yet: it is built now, once, {reads}")
     except (indexes.Stale, indexes.Damaged) as refusal:
         say(f"{refusal}: it is built anew")
-    return indexes.build(pattern, checksums, progress, place)
+    return indexes.build(pattern, checksums, progress, place, keep_truncated)
 
 
 def _places(index: Index) -> str:

@@ -15,8 +15,9 @@ LOOKED_AT = 8  # nodes
 
 
 class Room(NamedTuple):
-    """The ranks of each node, and what the user lets each of their readers have (None: nothing was
-    said). `limit` is what processes of the smallest node may use; None: unknown."""
+    """The ranks of each node, or the shares of groups of them (groups.py), and what the user lets
+    each of their readers have (None: nothing was said). `limit` is what processes of the smallest
+    node may use; None: unknown."""
 
     nodes: tuple[tuple[int, ...], ...]
     memory: Optional[int] = None
@@ -24,7 +25,12 @@ class Room(NamedTuple):
 
     @property
     def ranks(self) -> int:
-        return sum(map(len, self.nodes))
+        return len(set().union(*self.nodes))
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether no rank, or share of a group, is on several nodes that differ."""
+        return sum(map(len, self.nodes)) == self.ranks
 
     @property
     def most(self) -> Optional[int]:

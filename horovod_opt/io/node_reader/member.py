@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,7 +23,8 @@ AT_ONCE = 1 << 19  # bytes of steps that are taken together; at least one step i
 
 
 class Member:
-    """`rank` of the ranks of this node, from 0 on, at the reader's `address`.
+    """`rank` of the ranks of this node, from 0 on, at the reader's `address`. `ranks`: which of the
+    job these are.
 
     It may be used by several threads. In a process that was forked, or that it was pickled to, as
     DataLoader's workers are, it attaches itself again on first use, as a worker of the same rank:
@@ -31,9 +32,10 @@ class Member:
     copy: workers use take_steps().
     """
 
-    def __init__(self, index, chunk_samples: int, address: str, rank: int):
+    def __init__(self, index, chunk_samples: int, address: str, rank: int,
+                 ranks: Sequence[int] = ()):
         self._index, self._chunk_samples = index, chunk_samples
-        self._address, self.rank = address, rank
+        self._address, self.rank, self._ranks = address, rank, tuple(ranks)
         self._placements: tuple[Placement, ...] = ()  # in the order of their steps
         self.next_load = 0  # the number that the next load fed gets
         self._is_closed = False
@@ -48,6 +50,7 @@ class Member:
         self.holes = HoleLog(holes_file)  # of all ranks of the node
         self._cache = NodeCache.attach(cache_file)
         self._cache.know_files(self._index)
+        self._cache.know_ranks(self._ranks)
         self._cache.watch(self._client.connection.fileno())
         lifetime.close_at_exit(member=self)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from horovod_opt.io import native, native_table
 from horovod_opt.io.errors import DataError, InputError, ReaderEnded, reader_failed
+from horovod_opt.io.job.patience import Wait
 from horovod_opt.io.native_table import Code
 from horovod_opt.io.node_reader import lifetime
 from horovod_opt.io.node_reader.layout import Extents
@@ -61,6 +62,7 @@ class NodeCache:
         self._idle = threading.Condition()
         self._calls = 0
         self._file_columns: tuple = ()  # arrays that C++ reads
+        self._ranks: tuple[int, ...] = ()
         lifetime.let_go_in_children(self)
 
     @classmethod
@@ -94,6 +96,10 @@ class NodeCache:
         self._check(self._call(self._lib.hio_cache_set_files, os.fsencode(index.root),
                                  len(self._file_columns[1]), *map(address_of, self._file_columns)))
 
+    def know_ranks(self, ranks: Sequence[int]) -> None:
+        """Which of the job the ranks of this node are, as far as somebody is to be told."""
+        self._ranks = tuple(ranks)
+
     def start(self, threads: int, leave_cached: bool) -> None:
         """Starts the reader's threads. `leave_cached`: what is in the page cache stays there, and
         each rank takes its records from there."""
@@ -120,10 +126,12 @@ class NodeCache:
         request = RecordRequest(records, records.begin.ravel())
         request.send_to(out)
         begin = ctypes.c_int64(0)
-        code = Code.TIMEOUT
+        code, wait = Code.TIMEOUT, Wait()
         while code == Code.TIMEOUT:  # here Python's signal handlers run
             code = self._call(self._lib.hio_cache_gather, rank, step, request.records,
                               ctypes.addressof(begin), PATIENCE_MS)
+            if code == Code.TIMEOUT:
+                wait.look(lambda seconds: self._describe_wait(rank, step, seconds))
         self._check(code, f"step {step} of rank {rank}")
         return request.status
 
@@ -131,13 +139,28 @@ class NodeCache:
         """Copies records of the steps up to number `steps` - 1 of those of the request, and is done
         with each: those from `request.steps_taken` on that are there, and at least one, which is
         waited for. Step 0 is `first` in the node cache."""
-        code = Code.TIMEOUT
+        code, wait = Code.TIMEOUT, Wait()
         while code == Code.TIMEOUT:  # here Python's signal handlers run
             code = self._call(self._lib.hio_cache_take, rank, first, steps,
                               request.ends.ctypes.data, request.records, request.progress,
                               PATIENCE_MS)
+            if code == Code.TIMEOUT:
+                wait.look(lambda seconds: self._describe_wait(
+                    rank, first + request.steps_taken, seconds))
         if code != Code.OK:
             self.check_taken(code, rank, first + request.steps_taken)
+
+    def _describe_wait(self, rank: int, step: int, seconds: float) -> str:
+        """Of a rank that waits for a step: memory holds what others have not taken."""
+        behind = [f"rank {number} is {step - self.cursor(other)} steps behind"
+                  for other, number in enumerate(self._ranks)
+                  if other != rank and not self.has_left(other) and self.cursor(other) < step]
+        me = f"rank {self._ranks[rank]}" if self._ranks else "this rank"
+        why = (f"{', '.join(behind[:8])}, and what they have still to take may fill memory=; "
+               "remedy: loops over the same loaders on all ranks, or open(..., alone=True) for "
+               "what one of them reads by itself, as an evaluation"
+               if behind else "no rank is behind, so the storage is slow, or does not answer")
+        return f"{me} has waited for {seconds:.0f} s for the node's reader: {why}"
 
     def check_taken(self, code: int, rank: int, step: int, text: str | None = None) -> None:
         """Raises what the code says of taking a step; `text`: of a failure in another thread."""

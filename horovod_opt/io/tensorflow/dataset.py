@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.step_source import StepSource
-from horovod_opt.io.tensorflow.elements import Elements
+from horovod_opt.io.tensorflow.elements import Decode, Elements
 from horovod_opt.io.tensorflow.generator import dataset_from_generator
 from horovod_opt.io.tensorflow.kernel import operations
 from horovod_opt.io.tensorflow.passes import Passes
@@ -17,8 +17,10 @@ from horovod_opt.io.tensorflow.queues import dataset_from_queues
 
 def dataset(data: Data, batch_size: Optional[int] = None, *,
             global_batch_size: Optional[int] = None, last: str = "spread",
-            epochs: Optional[int] = None, with_info: bool = False) -> tf.data.Dataset:
-    """This rank's batches of the records as they are stored; parse them with `.map()`.
+            epochs: Optional[int] = None, with_info: bool = False, with_samples: bool = False,
+            decode: Optional[Decode] = None) -> tf.data.Dataset:
+    """This rank's batches of the records as they are stored; parse them with `.map()`, or each
+    record with `decode`.
 
     Every rank makes one with the same arguments, and loops over it equally often: each loop is an
     epoch, and after `data.load_state_dict()` what is left of one. Its cardinality is the number of
@@ -27,7 +29,9 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     A batch is a tensor of records, tf.string[k]; in a folder of classes (records, labels) with
     int64[k]; where samples have several parts, a dict of such tensors by part. k differs between
     batches by `last`. With `with_info` it is (batch, info): a dict of scalars, which are those of
-    BatchInfo, float32 for `weight` and int64 for the others.
+    BatchInfo, float32 for `weight` and int64 for the others. With `with_samples` info also has
+    `numbers` (int64[k]), `keys` and `files` (tf.string[k]) of the samples, which need Python's lock
+    for each batch.
 
     Batches are made without Python's lock where the kernel for this TensorFlow was built; where it
     was not, which is said once, each needs the lock while it is made.
@@ -44,12 +48,16 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
         last: of the remainder of an epoch: "spread", "drop" or "mask".
         epochs: after so many it ends, and frees what it has.
         with_info: batches say which they are.
+        with_samples: they also say which samples they have.
+        decode: a function of TensorFlow's operations: gets a sample as a batch has several, a
+            scalar or (record, label) or a dict, and returns tensors, of equal shapes for all
+            samples. Samples of a batch are decoded in parallel, and it stays as large as it is.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
     """
     source = StepSource(data, batch_size, global_batch_size, last, epochs)
-    elements = Elements(data.index, with_info)
+    elements = Elements(data.index, with_info, with_samples, decode)
     passes, kernels = Passes(data, source), operations()
     flat = (dataset_from_generator(passes, elements) if kernels is None
             else dataset_from_queues(kernels, passes, elements))

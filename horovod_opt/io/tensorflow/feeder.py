@@ -16,12 +16,17 @@ from horovod_opt.io.native_table import Code, QueueEvent
 from horovod_opt.io.node_reader.step_queue import Question
 from horovod_opt.io.step_source import Epoch, Steps, StepSource
 from horovod_opt.io.tensorflow.elements import Elements
+from horovod_opt.io.tensorflow.sample_names import SampleNames
 
 
 class Feeder:
     """Of one pass, which ends when the kernel leaves it. `number`: of its queue."""
 
-    def __init__(self, data: Data, source: StepSource, epoch: Epoch):
+    def __init__(self, data: Data, source: StepSource, epoch: Epoch,
+                 names: Optional[SampleNames] = None):
+        if names is not None:
+            names.forget()
+        self._names = names
         self._data, self._source, self._member = data, source, source.member
         self._queue = self._member.queue()
         self.number = self._queue.number
@@ -68,6 +73,9 @@ class Feeder:
                 return
             self._forget()
             self._pending.append(steps)
+            if self._names is not None:
+                for step in steps.split():
+                    self._names.put(step.info.epoch, step.info.step, step.samples)
             self._member.enqueue(self._queue, steps.located, Elements.batch_infos(steps.infos))
         except BaseException as error:  # it becomes the taker's
             self._error = error
@@ -100,6 +108,8 @@ class Feeder:
         samples = steps.samples[steps.ends[step - 1] if step else 0:steps.ends[step]]
         good, info = select_good(self._data, self._member, samples,
                                  question.status.reshape(len(samples), -1), steps.infos[step])
+        if self._names is not None:
+            self._names.put(info.epoch, info.step, samples[good])
         return good, info.weight
 
     def _step(self, step: int) -> tuple[Steps, int]:

@@ -68,6 +68,8 @@ def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
             step += 1
             if step == epoch.batches.steps:
                 passes.source.stats.publish()
+            if elements.names is not None:
+                elements.names.put(batch.info.epoch, batch.info.step, batch.samples.numbers)
             yield elements.flat(batch)
 
 

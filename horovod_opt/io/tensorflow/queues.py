@@ -21,7 +21,7 @@ def dataset_from_queues(operations: Any, passes: Passes, elements: Elements) -> 
     Not by from_generator(): TensorFlow 2.21 sets the C library's M_MMAP_THRESHOLD for the whole
     process when one is made, and a training that allocates its tensors anew in each step then loses
     a quarter of its speed to page faults."""
-    queues = _Queues(passes)
+    queues = _Queues(passes, elements)
     return passes.repeat_pass(tf.data.Dataset.from_tensors(0).flat_map(lambda _: StepsDataset(
         operations, tf.numpy_function(queues.next_number, [], tf.int64), elements.signature)))
 
@@ -29,8 +29,8 @@ def dataset_from_queues(operations: Any, passes: Passes, elements: Elements) -> 
 class _Queues:
     """One for each pass; that of the last one goes when the next begins."""
 
-    def __init__(self, passes: Passes):
-        self._passes = passes
+    def __init__(self, passes: Passes, elements: Elements):
+        self._passes, self._elements = passes, elements
         self._feeder: Optional[Feeder] = None
 
     def next_number(self) -> np.int64:
@@ -42,6 +42,7 @@ class _Queues:
         epoch = self._passes.begin()
         if epoch is None:
             return np.int64(EMPTY)
-        self._feeder = Feeder(self._passes.data, self._passes.source, epoch)
+        self._feeder = Feeder(self._passes.data, self._passes.source, epoch,
+                              self._elements.names)
         self._passes.follow(self._feeder.handed_out_of())
         return np.int64(self._feeder.number)

@@ -8,7 +8,13 @@ from typing import Any, NamedTuple, Optional
 
 from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, start_decoding
+from horovod_opt.io.decoder import (
+    Decode,
+    DecodeBatch,
+    GoodSamples,
+    drop_undecoded,
+    start_decoding,
+)
 from horovod_opt.io.errors import DataError
 
 Collate = Callable[[Sequence[Any]], Any]
@@ -39,7 +45,12 @@ class BatchBuilder:
         if self._decode_batch is not None:
             return lambda: self(step)
         items = start_decoding(self._data, step.samples, self._decode, pool)
-        return lambda: Batch(_unless_empty(self._collate, list(items)), step.info)
+
+        def finish() -> Batch:
+            good, info = drop_undecoded(self._data, step, list(items))
+            return Batch(_unless_empty(self._collate, good), info)
+
+        return finish
 
     def __call__(self, step: GoodSamples) -> Batch:
         """Raises DataError for what `decode` and `decode_batch` raise."""

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.decoder import Decode, DecodeBatch, decode_samples, read_step
+from horovod_opt.io.decoder import Decode, DecodeBatch, decode_samples, decode_step, read_step
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.node_reader import records
 from horovod_opt.io.node_reader.direct import read_directly
@@ -54,10 +54,10 @@ class Dataset(torch.utils.data.Dataset):
         data = self._data
         step = read_step(data, data.members[numbers.source], numbers.step, self._decode is None)
         if get_worker_info() is not None:
-            return decode_samples(data, step.samples, self._decode and add_seed(self._decode))
+            return decode_step(data, step, self._decode and add_seed(self._decode))
         draws, decode = OwnDraws(), self._decode
         with draws.apart(looks=False):
-            samples = decode_samples(data, step.samples, decode and draws.decode(decode))
+            samples = decode_step(data, step, decode and draws.decode(decode))
         # Nobody has asked for it but the training, which gets it now.
         data.advance(step.info.epoch, step.info.end)
         return samples

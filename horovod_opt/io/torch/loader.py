@@ -13,7 +13,6 @@ from typing import Any, Optional
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from horovod_opt.io.batch import with_info
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, read_step, read_steps
 from horovod_opt.io.errors import DataError, InputError
@@ -44,10 +43,10 @@ class Loader:
     decoded. Without workers, a decode that draws from these generators is called by the training's
     thread, and nothing is decoded ahead.
 
-    A batch is what `collate` makes of the decoded samples (by default PyTorch's default_collate),
-    and has an attribute `info` (BatchInfo): weight, epoch, positions. Where a rank's samples are
-    all damaged and left out (bad="skip"), the batch is that of nothing if `collate` can make one,
-    else its `data` is None, and the weight is 0.
+    A batch is what `collate` makes of the decoded samples (by default PyTorch's default_collate).
+    With `with_info` it is (batch, info): a BatchInfo has weight, epoch and positions. Where a
+    rank's samples are all damaged and left out (bad="skip"), the batch is that of nothing if
+    `collate` can make one, else None, and the weight is 0.
 
     Args:
         data: what `hio.open` returned.
@@ -65,6 +64,7 @@ class Loader:
         last: of the remainder of an epoch: "spread", "drop" or "mask".
         epochs: after so many the loader ends, and frees what it has.
         context: how workers start, such as "fork" or "forkserver"; by default as DataLoader's do.
+        with_info: batches say which they are.
         pin_memory: batches are in pinned memory, from which `to(device, non_blocking=True)` copies
             without waiting; as PyTorch's DataLoader has it. Without a GPU: a warning.
     """
@@ -74,7 +74,7 @@ class Loader:
                  decode_batch: Optional[DecodeBatch] = None, collate: Optional[Collate] = None,
                  workers: int = 0, threads: int = 1, prefetch: Optional[int] = None,
                  last: str = "spread", epochs: Optional[int] = None,
-                 context: Optional[str] = None, pin_memory: bool = False):
+                 context: Optional[str] = None, with_info: bool = False, pin_memory: bool = False):
         for name, value, least in (("workers", workers, 0), ("threads", threads, 1),
                                    ("prefetch", AHEAD if prefetch is None else prefetch,
                                     1 if workers else 0)):
@@ -89,7 +89,7 @@ class Loader:
                 f"{', '.join(name for name, value in options.items() if value not in (None, 1))}; "
                 "remedy: one or the other")
         self._data = data
-        self._threads = threads
+        self._threads, self._with_info = threads, with_info
         self._pinning = Pinning() if pin_memory and not workers else None
         self._source = StepSource(data, batch_size, global_batch_size, last, epochs)
         if prefetch is None:
@@ -125,7 +125,7 @@ class Loader:
         """Of a rank's records, on average."""
         data = self._data
         all_ranks = data.index.size.sum() / len(data) * self._source.global_batch_size
-        return all_ranks / data.ranks.size
+        return all_ranks / data.shares.count
 
     def __iter__(self) -> Iterator[Any]:
         data, source = self._data, self._source
@@ -145,7 +145,7 @@ class Loader:
                 batch, info = result
                 data.advance(info.epoch, info.end)
                 source.stats.publish_now_and_then()
-                yield with_info(batch, info)
+                yield (batch, info) if self._with_info else batch
         finally:
             if not source.is_closed:
                 source.stats.publish()

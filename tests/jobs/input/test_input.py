@@ -207,11 +207,12 @@ import horovod_opt.io as hio
 folder, dies = sys.argv[2:]
 torch.distributed.init_process_group("gloo")
 rank = torch.distributed.get_rank()
-loader = hio.torch.loader(hio.open(folder + "/train-*.tfrecord", seed=1, chunk_samples=8), 2)
+data = hio.open(folder + "/train-*.tfrecord", seed=1, chunk_samples=8)
+loader = hio.torch.loader(data, 2, with_info=True)
 try:
     while True:  # one epoch after the other: it is not known when this rank is told
-        for batch in loader:
-            if batch.info.step == 5 and rank == int(dies):
+        for _, info in loader:
+            if info.step == 5 and rank == int(dies):
                 os.kill(os.getpid(), signal.SIGKILL)
 except hio.ReaderEnded as ended:
     print(ended)

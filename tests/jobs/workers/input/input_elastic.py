@@ -52,10 +52,10 @@ def number(sample: hio.Sample) -> int:
 
 def batches_of_torch() -> Iterator[tuple[list[int], hio.BatchInfo]]:
     """Of one epoch after the other."""
-    loader = hio.torch.loader(data, **BATCH, decode=number)
+    loader = hio.torch.loader(data, **BATCH, decode=number, with_info=True)
     while True:
-        for batch in loader:
-            yield batch.tolist(), batch.info
+        for batch, info in loader:
+            yield batch.tolist(), info
 
 
 def batches_of_tensorflow() -> Iterator[tuple[list[int], hio.BatchInfo]]:

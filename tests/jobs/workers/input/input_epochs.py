@@ -20,7 +20,7 @@ def number(sample):
 hvd.init()
 training = hio.open(f"{folder}/train-*.tfrecord", seed=1, chunk_samples=8)
 validation = hio.open(f"{folder}/valid.tfrecord", shuffle=False)
-batches = hio.torch.loader(training, 16, decode=number, workers=workers, epochs=2)
+batches = hio.torch.loader(training, 16, decode=number, workers=workers, epochs=2, with_info=True)
 checks = hio.torch.loader(validation, 16, decode=number, epochs=2)
 own = None
 if RANK == 0:
@@ -28,12 +28,12 @@ if RANK == 0:
                            decode=number)
 steps, checked, alone = [], [], []
 for epoch in range(2):
-    for batch in batches:
+    for batch, info in batches:
         if RANK == hvd.size() - 1:
             time.sleep(LATE_SECONDS)
         # Ranks meet, as in training.
         assert hvd.allreduce(batch.sum(), op=hvd.Sum) >= 0
-        steps.append((epoch, batch.info.step, batch.tolist(), batch.info.weight))
+        steps.append((epoch, info.step, batch.tolist(), info.weight))
     checked.append([sample_number for batch in checks for sample_number in batch.tolist()])
     if own is not None:
         alone.append([sample_number for batch in own for sample_number in batch.tolist()])

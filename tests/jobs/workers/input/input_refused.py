@@ -32,8 +32,9 @@ def perform(case: dict) -> int:
     with hio.open(of_rank(case)["pattern"], **of_rank(case.get("open", {}))) as data:
         if "state" in case:
             data.load_state_dict({**data.state_dict(), **case["state"]})
-        batches = hio.torch.loader(data, **{"batch_size": 2, **of_rank(case.get("loader", {}))})
-        return sum(batch.info.size for batch in batches)
+        batches = hio.torch.loader(data, **{"batch_size": 2, "with_info": True,
+                                           **of_rank(case.get("loader", {}))})
+        return sum(info.size for _, info in batches)
 
 
 if own.get("nobody"):  # with all imported before: Python itself may not be readable then

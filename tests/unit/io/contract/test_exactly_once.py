@@ -32,7 +32,8 @@ EXAMPLES = "HIO_EXAMPLES"  # how many in a soak run, other ones each time: docs/
 class Job(NamedTuple):
     """Ranks, of which `node_ranks` share a node, that are killed after `steps`; None: they end with
     the epoch after the one that they begin with. Their last state is from `lost` steps before. What
-    is `left_out` of the options comes from the state that they go on from."""
+    is `left_out` of the options comes from the state that they go on from. `alike`: so many times
+    as many ranks have the same samples, in groups."""
 
     ranks: int
     node_ranks: int
@@ -40,6 +41,12 @@ class Job(NamedTuple):
     steps: Optional[int]
     lost: int = 0
     left_out: tuple[str, ...] = ()
+    alike: int = 1
+
+    @property
+    def groups(self) -> Optional[list[list[int]]]:
+        return None if self.alike == 1 else [
+            list(range(rank, self.ranks * self.alike, self.ranks)) for rank in range(self.ranks)]
 
     @property
     def counted(self) -> Optional[int]:
@@ -49,9 +56,11 @@ class Job(NamedTuple):
 
 class Program(NamedTuple):
     """Jobs that follow each other, each from the state of the one before. Nodes read `along` bytes
-    between what they take, and have `least` in a chunk that is not shuffled."""
+    between what they take, and have `least` in a chunk that is not shuffled. `chosen`: numbers in
+    the file of the samples that are wanted, of which `sizes` are."""
 
     sizes: list[int]
+    chosen: list[int]
     options: dict
     jobs: list[Job]
     along: int
@@ -61,6 +70,10 @@ class Program(NamedTuple):
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
     sizes = draw(st.lists(st.integers(0, 300), min_size=1, max_size=70))
+    chosen = list(range(len(sizes)))
+    if draw(st.booleans()):  # others are between them
+        gaps = draw(st.lists(st.integers(0, 3), min_size=len(sizes), max_size=len(sizes)))
+        chosen = (np.cumsum(gaps) + np.arange(len(sizes))).tolist()
     options = {"seed": draw(st.integers(0, 99)), "shuffle": draw(st.booleans()),
                "chunk_samples": draw(st.integers(1, 12))}
     if options["shuffle"]:
@@ -73,11 +86,13 @@ def programs(draw: st.DrawFn) -> Program:
         batch = draw(st.integers(1, 8).map(lambda size: {"batch_size": size})
                      | st.integers(8, 24).map(lambda size: {"global_batch_size": size}))
         return Job(draw(st.integers(1, most)), draw(st.integers(1, 3)), {**batch, "last": last},
-                   steps, lost, tuple(draw(st.sets(st.sampled_from(CHOSEN)))))
+                   steps, lost, tuple(draw(st.sets(st.sampled_from(CHOSEN)))),
+                   draw(st.sampled_from([1, 1, 1, 2])))
 
     jobs = [job(draw(st.integers(0, 9)), draw(st.integers(0, 3)))
             for _ in range(draw(st.integers(0, 2)))]
-    return Program(sizes, options, [*jobs, job(None, 0)], draw(st.sampled_from([0, 500, ALONG])),
+    return Program(sizes, chosen, options, [*jobs, job(None, 0)],
+                   draw(st.sampled_from([0, 500, ALONG])),
                    draw(st.sampled_from([1, 1000, LEAST])))
 
 
@@ -93,7 +108,7 @@ class Step(NamedTuple):
     numbers: list[int]
 
 
-def take_steps(data: Data, job: Job) -> tuple[list[Step], dict]:
+def take_steps(data: Data, job: Job, chosen: list[int]) -> tuple[list[Step], dict]:
     """What this rank takes until its last state, and that state."""
     source = StepSource(data, **{"batch_size": None, "global_batch_size": None, **job.batch})
     history: list[Step] = []
@@ -104,7 +119,7 @@ def take_steps(data: Data, job: Job) -> tuple[list[Step], dict]:
             items = decode_samples(data, read_step(data, source.member, step).samples,
                                    lambda sample: (sample.number, sample.data))
             for number, contents in items:
-                assert contents == record(number, len(contents))
+                assert contents == record(chosen[number], len(contents))
             info = step.info
             history.append(Step(info.epoch, info.start, info.end, info.size, info.slots,
                                 info.weight, [number for number, _ in items]))
@@ -129,20 +144,24 @@ def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tup
     """Steps of each rank, and the state after them."""
     options = {name: value for name, value in program.options.items()
                if state is None or name not in job.left_out}
+    chosen = np.array(program.chosen)
 
     def on_rank(open_data, rank: int):
-        with open_data(pattern, threads=1, **options) as data:
+        with open_data(pattern, threads=1, groups=job.groups, choose=lambda table: chosen,
+                       **options) as data:
             if state is not None:
                 data.load_state_dict(state)
-            return *take_steps(data, job), data.order
+            return *take_steps(data, job, program.chosen), data.order
 
-    results = in_job(job.ranks, on_rank, job.node_ranks)
+    results = in_job(job.ranks * job.alike, on_rank, job.node_ranks)
     if not can_be(len(program.sizes), job.batch, job.ranks):
         assert {type(result) for result in results} == {InputError}
         assert len({str(result) for result in results}) == 1
         return None
     steps, states, orders = zip(*succeeded(results))
     assert all(result == states[0] for result in states)
+    assert steps == steps[:job.ranks] * job.alike
+    steps = steps[:job.ranks]
     return steps, orders[0], json.loads(json.dumps(states[0]))
 
 
@@ -159,8 +178,9 @@ def test_nothing_is_lost_and_nothing_comes_twice(program):
         patch.setattr(layout, "ALONG", program.along)
         patch.setattr(node_reads, "ALONG", program.along)
         patch.setattr(node_reads, "LEAST", program.least)
+        sizes = dict(zip(program.chosen, program.sizes))
         pattern = tfrecord(Path(folder) / "a.tfrecord", [
-            record(number, size) for number, size in enumerate(program.sizes)])
+            record(number, sizes.get(number, 77)) for number in range(program.chosen[-1] + 1)])
         for job in program.jobs:
             outcome = run(pattern, program, job, state)
             if outcome is None:

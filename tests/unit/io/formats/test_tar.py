@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horovod_opt.io.errors import DataError
+from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats import tar
 
 
@@ -98,10 +98,35 @@ def test_members_of_a_sample_that_are_apart(tmp_path):
 
 
 def test_a_sample_that_lacks_a_part(tmp_path):
-    path = data_sets.tar(tmp_path / "a.tar", [("0.jpg", b"x"), ("0.cls", b"x"), ("1.jpg", b"x")])
-    with pytest.raises(DataError, match=r"sample '1' has the parts \['jpg'\], but sample '0' of "
-                                        r".*a\.tar has \['cls', 'jpg'\]"):
+    path = data_sets.tar(tmp_path / "a.tar", [("0.jpg", b"x"), ("1.cls", b"yy"), ("1.jpg", b"")])
+    result = scan(path)
+    assert result.parts == ("jpg", "cls") and result.size.tolist() == [[1, 0], [0, 2]]
+    assert (result.offset == 0).tolist() == [[False, True], [False, False]]
+
+
+def test_more_parts_than_samples_have(tmp_path):
+    path = data_sets.tar(tmp_path / "a.tar", [(f"{i}.part{i}", b"") for i in range(65)])
+    with pytest.raises(DataError, match="samples have 65 parts or more, as part0, part1, .*remedy"):
         scan(path)
+
+
+def test_samples_before_a_truncation(tmp_path):
+    members = [(f"{i}.{part}", bytes([i]) * 700) for i in range(3) for part in ("jpg", "cls")]
+    path = data_sets.tar(tmp_path / "a.tar", members)
+    whole, member = path.read_bytes(), 512 + 1024
+    for length in range(0, 6 * member + 512, 512):
+        path.write_bytes(whole[:length])
+        samples = min(length // (2 * member), 3)
+        # Nobody knows whether a first sample was whole, unless there is some of another.
+        if samples == 0 or length < 3 * member:
+            with pytest.raises(DataError, match="truncated|no header"):
+                tar.scan(str(path), length, keep_truncated=True)
+            continue
+        result = tar.scan(str(path), length, keep_truncated=True)
+        assert result.keys.strings() == [str(i) for i in range(samples)]
+        assert "truncated" in result.truncation and result.truncation.startswith(str(path))
+        with pytest.raises(TruncatedFile):
+            tar.scan(str(path), length)
 
 
 def test_truncated_anywhere(tmp_path):

@@ -114,7 +114,7 @@ def test_a_node_that_fails_ends_what_the_others_build(tmp_path, monkeypatch):
     path = tfrecord(tmp_path / "a.tfrecord", RECORDS)
     opened = job_index.indexes.build
 
-    def build(pattern, checksums, progress, place):
+    def build(pattern, checksums, progress, place, keep_truncated):
         if place == tmp_path / "1.hoi":
             raise hio.DataError("this node has no such file")
         if place == tmp_path / "0.hoi":

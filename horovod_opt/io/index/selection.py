@@ -1,0 +1,223 @@
+"""The samples and parts of an index that a training wants: `parts=`, `lacking=` and `choose=` of
+open()."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy as np
+
+from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.formats import TAR
+from horovod_opt.io.formats.columns import Texts
+from horovod_opt.io.formats.tar import differing_parts
+from horovod_opt.io.index.data_index import DIGEST_BYTES, Index
+
+LACKING = ("raise", "skip", "keep")
+KEYS_SHOWN = 3
+
+Choose = Union[str, Sequence[str], Callable[["SampleTable"], Any]]
+
+
+class SampleTable:
+    """What a function that chooses samples is given: all n of them, without their bytes.
+
+    `parts`: names of the P parts, "jpg" and so on in a tar, one named "" in other formats. `size`:
+    int64[n, P], bytes. `labels`: int32[n], or None, and `classes`, their names. `keys`: n texts,
+    paths in a folder, keys in tar and LMDB, "" in TFRecord. `lacks`: bool[n, P], which samples of
+    tars lack which part. `len(table)` is n.
+    """
+
+    def __init__(self, index: Index):
+        self._index = index
+        self.parts, self.size, self.classes = index.parts, index.size, index.classes
+        self.labels = index.label
+
+    def __len__(self) -> int:
+        return self._index.samples
+
+    @cached_property
+    def keys(self) -> list[str]:
+        return [self._index.key(number) for number in range(len(self))]
+
+    @cached_property
+    def lacks(self) -> np.ndarray:
+        return lacks(self._index)
+
+
+def lacks(index: Index, samples: Any = slice(None)) -> np.ndarray:
+    """Which of these samples lack which part: bool[k, P]. Only those of tars do, where no file's
+    contents begin at byte 0."""
+    return (index.offset[samples] == 0) & (index.format == TAR)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedIndex(Index):
+    """Some samples (`rows`, int64[n], ascending) and parts (`columns`) of an index, as one of their
+    own. `is_partial`: some lack a part."""
+
+    whole: Optional[Index] = None
+    rows: Optional[np.ndarray] = None
+    columns: tuple[int, ...] = ()
+    is_partial: bool = False
+
+    def of(self, whole: Index) -> Index:
+        """The same of another index of the same data."""
+        return selected(whole, self.rows, self.columns)
+
+    def lacks(self, samples: np.ndarray) -> Optional[np.ndarray]:
+        return lacks(self, samples) if self.is_partial else None
+
+    def __reduce__(self) -> tuple:
+        """Another process opens the whole index, so that all share its pages."""
+        mask = np.zeros(self.whole.samples, bool)
+        mask[self.rows] = True
+        return _unpickled, (self.whole, np.packbits(mask), self.columns)
+
+
+def selected(whole: Index, rows: np.ndarray, columns: Sequence[int]) -> SelectedIndex:
+    """The rows (int64[n], ascending) and columns of an index."""
+    cells = np.ix_(rows, columns)
+    state = blake2b(digest_size=DIGEST_BYTES, person=b"horovod-opt.rows")
+    state.update(whole.digest + np.ascontiguousarray(rows, "<i8").tobytes())
+    is_all = len(rows) == whole.samples
+    own = {field.name: getattr(whole, field.name) for field in fields(Index)}
+    own |= {"parts": tuple(whole.parts[column] for column in columns),
+            "file": np.broadcast_to(whole.file[rows, :1], (len(rows), len(columns))),
+            "offset": whole.offset[cells], "size": whole.size[cells],
+            "crc": None if whole.crc is None else whole.crc[cells],
+            "label": None if whole.label is None else whole.label[rows],
+            "keys": whole.keys if whole.keys is None or is_all else _texts(whole.keys, rows),
+            "digest": whole.digest if is_all else state.digest(),
+            "fingerprint": f"{whole.fingerprint}-{state.hexdigest()}-{list(columns)}"}
+    return SelectedIndex(**own, whole=whole, rows=rows, columns=tuple(columns),
+                         is_partial=bool(lacks(whole)[cells].any()))
+
+
+class Selection(NamedTuple):
+    """What open() was given. `parts` None: all that there are. Raises InputError in check() if it
+    is none."""
+
+    parts: Optional[tuple[str, ...]] = None
+    lacking: str = "raise"
+    choose: Optional[Choose] = None
+
+    @classmethod
+    def check(cls, parts: Any, lacking: Any, choose: Any) -> Selection:
+        if parts is not None:
+            parts = (parts,) if isinstance(parts, str) else tuple(parts)
+            if not parts or len(set(parts)) < len(parts) or not all(
+                    isinstance(part, str) for part in parts):
+                raise InputError(f"parts={parts!r}; remedy: names such as ('jpg', 'cls')")
+        if lacking not in LACKING:
+            raise InputError(f"lacking={lacking!r}; remedy: one of {', '.join(LACKING)}")
+        if choose is not None and not callable(choose):
+            choose = (choose,) if isinstance(choose, str) else tuple(choose)
+            if not choose or not all(isinstance(text, str) and text.strip("!") for text in choose):
+                raise InputError(f"choose={choose!r}; remedy: patterns of keys such as '*.jpg' or "
+                                 "'!__*__', or a function")
+        return cls(parts, lacking, choose)
+
+    def apply(self, index: Index) -> Index:
+        """The index itself where all of it is wanted. Raises InputError for what it has not got,
+        DataError where samples lack parts, and where none is left."""
+        mask = self._chosen(index)
+        columns = self._columns(index)
+        missing = lacks(index)[:, columns]
+        if self.parts is None and missing.any():  # parts that none of the chosen has are no parts
+            is_had = ~missing[mask].all(axis=0)
+            columns, missing = np.asarray(columns)[is_had].tolist(), missing[:, is_had]
+        if missing.any():
+            mask = self._without_lacking(index, mask, columns, missing)
+        rows = np.flatnonzero(mask)
+        if not len(rows):
+            raise DataError(
+                f"{index.root}: choose= and parts= leave none of {index.samples} samples, as "
+                f"{', '.join(repr(index.key(i)) for i in range(min(index.samples, KEYS_SHOWN)))}; "
+                "remedy: a choice that has some")
+        if len(rows) == index.samples and columns == list(range(len(index.parts))) and (
+                not missing.any()):
+            return index
+        return selected(index, rows, columns)
+
+    def _columns(self, index: Index) -> list[int]:
+        if self.parts is None:
+            return list(range(len(index.parts)))
+        for part in self.parts:
+            if index.format != TAR or part not in index.parts:
+                raise InputError(
+                    f"parts={list(self.parts)}: samples have no part {part!r}, "
+                    + (f"but {', '.join(index.parts)}" if index.format == TAR else
+                       f"nor any other: only those of tars have parts, and this is {index.format}")
+                    + "; remedy: parts that there are, or none")
+        return [index.parts.index(part) for part in self.parts]
+
+    def _without_lacking(self, index: Index, mask: np.ndarray, columns: Sequence[int],
+                         missing: np.ndarray) -> np.ndarray:
+        bad = mask & missing.any(axis=1)
+        if self.lacking == "skip":
+            return mask & ~bad
+        if self.lacking == "raise" and bad.any():
+            first = np.flatnonzero(mask & (missing == missing[bad][0]).all(axis=1))[0]
+            others = np.flatnonzero(mask & (missing != missing[first]).any(axis=1))
+
+            def of(row: int) -> tuple[str, str, list[str]]:
+                return (index.path(int(index.file[row, 0])), index.key(row),
+                        [index.parts[column] for column, is_missing in zip(columns, missing[row])
+                         if not is_missing])
+
+            if not len(others):
+                raise DataError(f"no sample has the parts {[index.parts[c] for c in columns]}, as "
+                                f"{index.key(int(first))!r}; remedy: parts that there are")
+            raise differing_parts(*map(of, sorted((int(first), int(others[0])))))
+        if self.lacking == "keep" and len(columns) == 1 and bad.any():
+            raise InputError(f"lacking='keep' with the one part {index.parts[columns[0]]!r}, of "
+                             f"which sample {index.key(int(np.flatnonzero(bad)[0]))!r} would have "
+                             "nothing; remedy: lacking='skip'")
+        return mask
+
+    def _chosen(self, index: Index) -> np.ndarray:
+        if self.choose is None:
+            return np.ones(index.samples, bool)
+        if callable(self.choose):
+            return _mask_of(self.choose(SampleTable(index)), index.samples)
+        wanted, unwanted = (_matcher([text.lstrip("!") for text in self.choose
+                                      if text.startswith("!") == is_left_out])
+                            for is_left_out in (False, True))
+        return np.fromiter(((wanted is None or wanted(key) is not None)
+                            and (unwanted is None or unwanted(key) is None)
+                            for key in map(index.key, range(index.samples))), bool, index.samples)
+
+
+def _matcher(patterns: Sequence[str]) -> Optional[Callable[[str], Optional[re.Match]]]:
+    """Of any of these patterns; None: there are none."""
+    return re.compile("|".join(map(fnmatch.translate, patterns))).match if patterns else None
+
+
+def _mask_of(answer: Any, samples: int) -> np.ndarray:
+    """What a user's function returned: bool[samples], or numbers of samples."""
+    array = np.asarray(answer)
+    if array.dtype == bool and array.shape == (samples,):
+        return array
+    if array.dtype.kind in "iu" and array.ndim == 1 and (
+            (0 <= array) & (array < samples)).all() and len(np.unique(array)) == len(array):
+        mask = np.zeros(samples, bool)
+        mask[array] = True
+        return mask
+    raise InputError(f"choose= returned {array.dtype}{list(array.shape)} for {samples} samples; "
+                     f"remedy: bool[{samples}], or the numbers of the samples that it chooses, "
+                     "each once")
+
+
+def _texts(texts: Texts, rows: np.ndarray) -> Texts:
+    return Texts.of(texts.raw(row) for row in rows.tolist())
+
+
+def _unpickled(whole: Index, mask: np.ndarray, columns: Sequence[int]) -> SelectedIndex:
+    return selected(whole, np.flatnonzero(np.unpackbits(mask, count=whole.samples)), columns)

@@ -1,0 +1,65 @@
+"""The scripts of examples/habits, and the tables of docs/use/io-habits.md."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import horovod_opt.io as hio
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/use/io-habits.md").read_text()
+
+
+def documented(heading: str) -> dict[str, str]:
+    """Arguments of a table behind a text, with its second column."""
+    table = PAGE[PAGE.index(heading):].partition("| --- |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[1:]]
+    return {name: default.strip() for names, default in rows
+            for name in re.findall(r"`(\w+)`", names)}
+
+
+def arguments(function) -> dict[str, object]:
+    return {name: parameter.default for name, parameter in
+            inspect.signature(function).parameters.items() if name not in ("self", "data")}
+
+
+def test_all_arguments_of_open_are_in_the_table():
+    table, signature = documented("Of `hio.open(pattern, …)`"), arguments(hio.open)
+    assert set(table) == set(signature)
+    for name, default in signature.items():
+        if isinstance(default, (str, int, float)):
+            assert table[name].strip("`") == (f'"{default}"' if isinstance(default, str)
+                                              else str(default)), name
+
+
+def test_all_arguments_of_loaders_are_in_the_table():
+    pytest.importorskip("torch")
+    pytest.importorskip("tensorflow")
+    signatures = {**arguments(hio.torch.loader), **arguments(hio.torch.BatchSampler),
+                  **arguments(hio.tensorflow.dataset)}
+    assert set(documented("Of `hio.torch.loader(data, …)`")) == set(signatures)
+
+
+@pytest.mark.parametrize("script, framework, expected", [
+    ("pytorch_tar", "torch", ["38 of 39 samples, 1 left out; mean "]),
+    ("pytorch_folder", "torch", ["rank 0: 80 of 80 samples of 2 classes, the same by DataLoader",
+                                 "rank 0 alone: 20 samples"]),
+    ("tensorflow_tfrecord", "tensorflow", ["40 of 40 samples of 2 classes in 2 files",
+                                           "40 of 40 samples of 2 classes in 40 files"])])
+def test_a_script_of_each_habit(tmp_path, script, framework, expected):
+    for module in (framework, "sklearn", "PIL"):
+        pytest.importorskip(module)
+    run = subprocess.run([sys.executable, ROOT / f"examples/habits/{script}.py", "--folder",
+                          tmp_path], capture_output=True, text=True, check=False,
+                         env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert len(lines) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(lines, expected))

@@ -1,0 +1,113 @@
+"""A rank that waits for long says for whom, and why."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+from data_sets import tfrecord
+from events import MINUTE
+from thread_ranks import in_job, succeeded
+
+import horovod_opt.io as hio
+from horovod_opt.io.job import patience
+from horovod_opt.io.node_reader import node_cache, reader_process
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tfrecord(tmp_path / "a.tfrecord", [bytes([i]) * 40_000 for i in range(60)])
+    hio.open(path).close()
+    return path
+
+
+class Ear:
+    """Hears what is said of waits."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._heard = threading.Event()
+
+    def __call__(self, text: str) -> None:
+        self.lines.append(text)
+        self._heard.set()
+
+    def wait(self) -> None:
+        assert self._heard.wait(MINUTE)
+
+
+@pytest.fixture
+def ear(monkeypatch) -> Ear:
+    ear = Ear()
+    monkeypatch.setattr(patience, "say", ear)
+    monkeypatch.setattr(patience, "SECONDS", 0.2)
+    monkeypatch.setattr(node_cache, "PATIENCE_MS", 50)
+    return ear
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("place, what", [
+    ("open", "opens .*a.tfrecord"), ("make", "makes a loader"),
+    ("loop", "begins a loop over a loader")])
+def test_who_comes_late_is_waited_for_aloud(path, ear, ranks, place, what):
+    last = ranks - 1
+
+    def run(open_data, rank):
+        def meet_at(here: str) -> None:
+            if place == here and rank == last:
+                ear.wait()
+
+        meet_at("open")
+        with open_data(path) as data:
+            meet_at("make")
+            loader = hio.torch.loader(data, 4, epochs=1)
+            meet_at("loop")
+            return sum(map(len, loader))
+
+    assert sum(succeeded(in_job(ranks, run))) == 60
+    assert any(f"of {ranks} has waited for 0 s for others, as it " in line for line in ear.lines)
+    for line in ear.lines:
+        assert not line.startswith(f"rank {last} ")
+        assert "remedy: the same calls on all ranks" in line
+    assert any(re.search(what, line) for line in ear.lines)
+
+
+def test_an_evaluation_on_one_rank_says_who_is_behind(path, ear, monkeypatch):
+    """The reader's memory is full of what rank 1 has not taken."""
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+
+    def run(open_data, rank):
+        with open_data(path, shuffle=False, memory=400_000, chunk_samples=1) as data:
+            loop = iter(hio.torch.loader(data, 1, prefetch=0, epochs=1))
+            taken = [next(loop)]
+            if rank == 1:
+                ear.wait()
+            return len(taken + list(loop))
+
+    assert succeeded(in_job(2, run)) == [30, 30]
+    assert any(line.startswith("rank 0 has waited for ") and "rank 1 is " in line
+               and " steps behind, and what they have still to take may fill memory=; remedy: loops"
+               in line for line in ear.lines)
+
+
+def test_nobody_is_behind_slow_storage(path, ear, monkeypatch):
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+    original = reader_process.NodeCache.add
+
+    def add(*arguments) -> None:
+        ear.wait()
+        original(*arguments)
+
+    monkeypatch.setattr(reader_process.NodeCache, "add", add)
+    with hio.open(path) as data:
+        assert sum(map(len, hio.torch.loader(data, 4, epochs=1))) == 60
+    assert any("rank 0 has waited for" in line and "no rank is behind, so the storage is" in line
+               for line in ear.lines)
+
+
+def test_who_does_not_wait_for_long_says_nothing(path, ear, monkeypatch):
+    monkeypatch.setattr(patience, "SECONDS", MINUTE)
+    assert succeeded(in_job(2, lambda open_data, rank: sum(map(len, hio.torch.loader(
+        open_data(path), 4, epochs=1))))) == [30, 30]
+    assert ear.lines == []
