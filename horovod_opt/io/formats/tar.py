@@ -95,6 +95,23 @@ def differing_parts(first: tuple[str, str, Iterable[str]],
 
 def _parts(path: str, size: int) -> Iterator[Part]:
     """The members that are parts of samples, in the file's order."""
+    for member in members(path, size):
+        stem, extension = stem_of(member.name)
+        if stem and not member.isdir():
+            yield Part(member.name, stem, extension.lower(), member.offset_data, member.size)
+
+
+def stem_of(name: str) -> tuple[str, str]:
+    """A path up to the first dot of its last name, and what follows the dot: files with the same
+    stem are a sample. Both "" for a name that has no dot, or begins with one."""
+    folder, slash, base = name.rpartition("/")
+    stem, dot, extension = base.partition(".")
+    return (folder + slash + stem, extension) if stem and dot else ("", "")
+
+
+def members(path: str, size: int) -> Iterator[tarfile.TarInfo]:
+    """Files and folders in the first `size` bytes of a tar, in order. Raises DataError as `scan`
+    does, but for what only samples need."""
     position, names = 0, set()
     try:
         archive = tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape")
@@ -117,19 +134,14 @@ def _parts(path: str, size: int) -> Iterator[Part]:
             if member.name in names:
                 raise _refusal(path, member.name, "this name comes twice", ONCE)
             position = member.offset_data
-            if member.isdir():
-                continue
-            names.add(member.name)
-            if member.offset_data + member.size > size:
-                raise TruncatedFile(f"{path}: truncated: {member.name!r} would end at byte "
-                                    f"{member.offset_data + member.size}, but the file at {size}; "
-                                    f"{AGAIN_OR_PART}")
-            position += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-            folder, slash, base = member.name.rpartition("/")
-            stem, dot, extension = base.partition(".")
-            if stem and dot:
-                yield Part(member.name, folder + slash + stem, extension.lower(),
-                           member.offset_data, member.size)
+            if not member.isdir():
+                names.add(member.name)
+                if member.offset_data + member.size > size:
+                    raise TruncatedFile(f"{path}: truncated: {member.name!r} would end at byte "
+                                        f"{member.offset_data + member.size}, but the file at "
+                                        f"{size}; {AGAIN_OR_PART}")
+                position += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+            yield member
 
 
 def _check(path: str, member: tarfile.TarInfo) -> None:

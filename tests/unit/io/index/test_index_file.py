@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from horovod_opt.io import index
 from horovod_opt.io.errors import Damaged, DataError, Missing
-from horovod_opt.io.index import index_file, validation
+from horovod_opt.io.index import column_file, index_file, validation
 from horovod_opt.io.index.lookup import read
 
 
@@ -42,13 +42,13 @@ def sealed(header: dict | list | bytes, body: bytes, version: int = index_file.V
     """A file with right checksums, whatever is in it."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     text += b" " * (-(24 + len(text)) % 64)
-    return index_file.PREAMBLE.pack(index_file.MAGIC, version, google_crc32c.value(text),
+    return column_file.PREAMBLE.pack(index_file.MAGIC, version, google_crc32c.value(text),
                                     len(text)) + text + body
 
 
 def split(path) -> tuple[dict, bytes]:
     whole = path.read_bytes()
-    length = index_file.PREAMBLE.unpack_from(whole)[3]
+    length = column_file.PREAMBLE.unpack_from(whole)[3]
     return json.loads(whole[24:24 + length]), whole[24 + length:]
 
 
