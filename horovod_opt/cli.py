@@ -16,6 +16,7 @@ from horovod_lab.simulate import simulate_command as simulate
 from horovod_opt import __version__, doctor
 from horovod_opt.arguments import positive
 from horovod_opt.io import commands as io_commands
+from horovod_opt.io.commands import pack_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     simulate.add(commands)
     report.add(commands)
     io_commands.add(commands, io_bench_command)
+    pack_command.add(commands)
     options = parser.parse_args(
         bench_command.with_suite(sys.argv[1:] if arguments is None else arguments))
     return options.run(options)

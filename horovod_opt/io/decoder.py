@@ -54,7 +54,7 @@ def read_steps(data: Data, member: Member, steps: Steps, plain: bool = False
                               steps.positions[begin:end], copies.buffer, copies.begin,
                               copies.size, copies.are_equal)
         step = GoodSamples(samples, info, member)
-        yield step if copies.is_good else _drop_damaged(data, member, step, copies)
+        yield _expand(step if copies.is_good else _drop_damaged(data, member, step, copies))
         begin = end
 
 
@@ -63,7 +63,11 @@ def _read_plain_steps(data: Data, member: Member, steps: Steps) -> Iterator[Good
     for copies, info in zip(taken_steps, steps.infos):
         samples = PlainSamples(data.index, copies.samples, copies.data)
         step = GoodSamples(samples, info, member)
-        yield step if copies.is_good else _drop_damaged(data, member, step, copies)
+        yield _expand(step if copies.is_good else _drop_damaged(data, member, step, copies))
+
+
+def _expand(step: GoodSamples) -> GoodSamples:
+    return step._replace(samples=step.samples.expanded())
 
 
 def _drop_damaged(data: Data, member: Member, step: GoodSamples,

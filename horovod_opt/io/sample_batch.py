@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
 
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.order.permutation import derive_key, derive_keys
+from horovod_opt.io.pack import compression
 from horovod_opt.io.sample import Sample
 
 if TYPE_CHECKING:
@@ -109,6 +110,18 @@ class SampleBatch:
         labels = self.labels
         return data if labels is None else list(zip(data, labels.tolist()))
 
+    def expanded(self) -> SampleBatch:
+        """With the files of a pack as they were before they were compressed."""
+        if self._index.raw_size is None:
+            return self
+        raw_size = self._index.raw_size[self.numbers]
+        data = b"".join(expand(part, raw, self._index, number)
+                        for i, number in enumerate(self.numbers.tolist())
+                        for part, raw in zip(self.parts_of(i), raw_size[i].tolist()))
+        ends = np.cumsum(raw_size).reshape(raw_size.shape)
+        return SampleBatch(self._index, self._seed, self.epoch, self.numbers, self.positions,
+                           np.frombuffer(bytearray(data), np.uint8), ends - raw_size, raw_size)
+
     def chosen(self, which: Sequence[int]) -> SampleBatch:
         """Some of them, copied."""
         which = np.asarray(which, np.int64)
@@ -140,6 +153,23 @@ class PlainSamples:
         label = self._index.label
         return self._data if label is None else list(zip(self._data, label[self.numbers].tolist()))
 
+    def expanded(self) -> PlainSamples:
+        """As SampleBatch.expanded() has them."""
+        if self._index.raw_size is None:
+            return self
+        raw_size = self._index.raw_size[self.numbers, 0].tolist()
+        return PlainSamples(self._index, self.numbers, [
+            bytes(expand(data, raw, self._index, number))
+            for data, raw, number in zip(self._data, raw_size, self.numbers.tolist())])
+
     def chosen(self, which: Sequence[int]) -> PlainSamples:
         """Some of them."""
         return PlainSamples(self._index, self.numbers[which], [self._data[i] for i in which])
+
+
+def expand(part: Union[bytes, memoryview], raw_size: int, index: Index, number: int
+           ) -> Union[bytes, memoryview]:
+    """A part of a sample as it was before it was compressed; itself if it was not."""
+    if len(part) == raw_size:
+        return part
+    return compression.expand(part, raw_size, f"sample {number} ({index.key(number)})")

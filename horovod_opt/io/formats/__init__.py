@@ -7,11 +7,12 @@ import os
 from typing import NamedTuple
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats import folder, lmdb_file, shard_folder
+from horovod_opt.io.formats import folder, lmdb_file, pack_folder, shard_folder
 from horovod_opt.io.formats.patterns import Pattern, absolute, fixed_folder, remedy, root_of
 from horovod_opt.io.formats.read_buffer import cannot_read
 
 TFRECORD, TAR, LMDB, FOLDER = FORMATS = ("tfrecord", "tar", "lmdb", "folder")
+PACK = "pack"  # a folder that horovod-opt pack has made
 COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")
 OTHER_INDEXES = (".idx", ".index")  # of other tools, which lie beside their files
 
@@ -27,7 +28,7 @@ class DataFiles(NamedTuple):
 
 
 def find(pattern: Pattern) -> DataFiles:
-    """The files and their format: tfrecord, tar, lmdb, or folder.
+    """The files and their format: tfrecord, tar, lmdb, folder, or pack.
 
     A pattern is a path or a glob (`**` for any depth, `{00..12}` and `{a,b}`), or several of them.
     Raises InputError for one that is none; DataError where nothing is found or can be read, for
@@ -108,6 +109,8 @@ def _format_of_content(path: str) -> str:
 
 
 def _folder(root: str) -> DataFiles:
+    if pack_folder.is_pack(root):
+        return DataFiles(pack_folder.tars(root), PACK, root)
     listing = folder.listing(root)
     shard_folder.refuse(root, listing)
     if not listing.files:

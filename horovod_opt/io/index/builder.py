@@ -56,6 +56,8 @@ def build(pattern: formats.Pattern, checksums: bool = True,
     indexed, files that change meanwhile, or where no place can be written.
     """
     data_files = formats.find(pattern)
+    if data_files.format == formats.PACK:
+        raise formats.pack_folder.refuse_build(data_files.root)
     if place is None:
         places.move_old(pattern)
     candidates = places.candidates(pattern, place)

@@ -24,7 +24,8 @@ class Index:
     classes. `digest` (16 bytes) is the identity of names, sizes and numbers of samples: what an
     order belongs to. `transactions` is LMDB's last one in each file. `place` is where it is kept,
     and `fingerprint` is that of all but its place and the checksums. `truncated`: numbers of files
-    that end too early, and what is wrong with each: samples are those before that.
+    that end too early, and what is wrong with each: samples are those before that. `raw_size`
+    (int64[N, P]) is of each part once it is expanded, or None where nothing is compressed.
     """
 
     format: str
@@ -43,6 +44,7 @@ class Index:
     place: str = ""
     fingerprint: str = ""
     truncated: tuple[tuple[int, str], ...] = ()
+    raw_size: np.ndarray | None = None
 
     @property
     def samples(self) -> int:

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from horovod_opt.io import formats
 from horovod_opt.io.errors import Damaged, Missing, Stale
+from horovod_opt.io.formats import pack_folder
 from horovod_opt.io.index import index_file, places
 from horovod_opt.io.index.data_index import Index
 from horovod_opt.io.index.files import Change, Files, find_changes
+from horovod_opt.io.pack import pack_index
 from horovod_opt.io.progress import say
 
 
@@ -79,6 +81,8 @@ def read(path: str | os.PathLike, root: str, check: bool = True,
          data_files: formats.DataFiles | None = None, is_given: bool = True) -> Index:
     """An index from its file, of data in the folder `root`; `data_files` is what is there now.
     `is_given`: not found in a place where others may have put it."""
+    if os.path.basename(path) == pack_folder.NAME:
+        return pack_index.open_samples(root, check)
 
     def compare(files: Files, transactions: tuple[int, ...]) -> None:
         if data_files is not None:

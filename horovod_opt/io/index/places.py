@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats import Pattern, absolute, root_of
+from horovod_opt.io.formats import Pattern, absolute, pack_folder, root_of
 from horovod_opt.io.index import build_lock
 
 NAME = ".horovod-opt-index"  # how files beside the data begin, and the folder of earlier versions
@@ -25,16 +25,19 @@ ABANDONED = 3600.0  # seconds after which a file that is still being written has
 
 
 def candidates(pattern: Pattern, place: str | os.PathLike | None = None) -> tuple[Path, ...]:
-    """Where the index of a pattern may be, the first choice first; only `place` if it is given.
+    """Where the index of a pattern may be, the first choice first; only `place` if it is given. A
+    pack has its own.
 
     The name has a hash of the pattern; in the cache also of the data's folder. Beside the data the
     folder is left out, so that nodes which mount it under different names find the same index. The
     folder of an earlier version is among them where it could not be moved.
     """
-    if place is not None:
-        return (Path(os.path.abspath(os.path.expanduser(place))),)
     patterns = absolute(pattern)
     root = root_of(patterns)
+    if patterns == (root,) and pack_folder.is_pack(root):
+        return (Path(root, pack_folder.NAME),)
+    if place is not None:
+        return (Path(os.path.abspath(os.path.expanduser(place))),)
     relative = [os.path.relpath(path, root) for path in patterns]
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     name, old_folder = _hash(relative) + SUFFIX, Path(root, NAME)

@@ -93,6 +93,7 @@ def selected(whole: Index, rows: np.ndarray, columns: Sequence[int]) -> Selected
             "offset": whole.offset[cells], "size": whole.size[cells],
             "crc": None if whole.crc is None else whole.crc[cells],
             "label": None if whole.label is None else whole.label[rows],
+            "raw_size": None if whole.raw_size is None else whole.raw_size[cells],
             "keys": whole.keys if whole.keys is None or is_all else _texts(whole.keys, rows),
             "digest": whole.digest if is_all else state.digest(),
             "fingerprint": f"{whole.fingerprint}-{state.hexdigest()}-{list(columns)}"}

@@ -37,9 +37,9 @@ def check_files(files: Files) -> None:
         raise ValueError("a file of negative size")
 
 
-def check_index(index: Index) -> None:
+def check_index(index: Index, no_sample: int = 0) -> None:
     """Raises ValueError for samples outside of their files, records that overlap, a class that is
-    none, keys that are none, or a digest of other files."""
+    none, keys that are none, or a digest of other files. `no_sample`: a label that may be, too."""
     if index.samples:
         _check_bounds(index)
     if index.format == FOLDER and index.samples != len(index.files):
@@ -47,7 +47,7 @@ def check_index(index: Index) -> None:
     if index.keys is not None:
         check_texts(index.keys, "keys")
     if index.label is not None and index.samples:
-        if index.label.min() < 0 or index.label.max() >= len(index.classes):
+        if index.label.min() < min(no_sample, 0) or index.label.max() >= len(index.classes):
             raise ValueError(f"a label that is none of {len(index.classes)} classes")
     if identity(index.format, index.files, index.file[:, 0]) != index.digest:
         raise ValueError("a digest that is not that of the files")

@@ -58,7 +58,8 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     """
     source = StepSource(data, batch_size, global_batch_size, last, epochs)
     elements = Elements(data.index, with_info, with_samples, decode)
-    passes, kernels = Passes(data, source), operations()
+    # The kernel hands out what is stored, so not what has to be expanded.
+    passes, kernels = Passes(data, source), operations() if data.index.raw_size is None else None
     flat = (dataset_from_generator(passes, elements) if kernels is None
             else dataset_from_queues(kernels, passes, elements))
     batches = flat.map(elements.shape, num_parallel_calls=1, deterministic=True)

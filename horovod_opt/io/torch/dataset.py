@@ -45,7 +45,8 @@ class Dataset(torch.utils.data.Dataset):
         for part, code in enumerate(status):
             if code != records.GOOD:
                 raise DataError(records.describe(data.index, number, part, code))
-        item, = decode_samples(data, single_batch(data, number, parts), self._decode)
+        item, = decode_samples(data, single_batch(data, number, parts).expanded(),
+                               self._decode)
         return item
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
