@@ -26,6 +26,7 @@ from horovod_opt.io.order.choice import DataSize, Given
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.rank_view import weakness
 from horovod_opt.io.progress import say
+from horovod_opt.io.stage.data_cache import stage_together
 
 
 def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
@@ -36,7 +37,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          ranks: Optional[Communication] = None, bad_limit: float = BAD_LIMIT,
          parts: Union[str, Sequence[str], None] = None, lacking: str = "raise",
          choose: Optional[Choose] = None,
-         groups: Optional[Sequence[Sequence[int]]] = None) -> Data:
+         groups: Optional[Sequence[Sequence[int]]] = None,
+         stage_in: Union[str, os.PathLike, None] = None,
+         stage_limit: Union[int, str, None] = None) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -73,6 +76,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
             numbers of samples.
         groups: of ranks that have the same samples, such as [[0, 1], [2, 3]]; a batch is then one
             of each group, and `global_batch_size` that of all groups.
+        stage_in: a folder of the node, to which the data is brought first, from wherever it is: a
+            URL (https://, s3://, ...), a path or a glob of other storage. docs/use/io-files.md
+        stage_limit: what all that is staged there may have, such as "200GiB".
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -88,6 +94,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     if ranks is None:
         ranks = ALONE if alone or elastic else find()
     own_ranks, ranks = ranks, ranks.doing(f"opens {str(pattern):.200}")
+
+    if stage_in is not None or stage_limit is not None:
+        pattern = stage_together(ranks, pattern, stage_in, stage_limit)
 
     def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups]:
         if bad not in BAD:

@@ -83,9 +83,9 @@ def _run(options: argparse.Namespace) -> int:
             lines = compare(listing, options.out, progress)
         print(*lines, f"{len(listing.paths)} files compared, {len(lines)} differences", sep="\n")
         return int(bool(lines))
+    of_bytes = Options(parse(options.part_size, "--part-size"), options.seed, options.zstd)
     with show_bar("Packing") as progress:
-        done = pack(listing, options.out, Options(parse(options.part_size), options.seed,
-                                                  options.zstd), options.threads, progress)
+        done = pack(listing, options.out, of_bytes, options.threads, progress)
     title = "Packed" if done.written else "Up to date"
     print(f"{title}: {_describe(done.index)}; {done.written} tars written")
     return 0

@@ -21,6 +21,7 @@ from horovod_opt.io.index import column_codec, column_file, validation
 from horovod_opt.io.index.column_file import ColumnBlocks, require_count, require_names
 from horovod_opt.io.index.data_index import Index, identity
 from horovod_opt.io.index.files import Files
+from horovod_opt.io.pack import compression
 from horovod_opt.io.pack.compression import MOST_RATIO
 
 MAGIC = b"\x93HOP\r\n\x1a\n"
@@ -131,7 +132,10 @@ def open_samples(root: str, check: bool) -> Index:
     if not pack.samples:
         raise DataError(f"{root}: a pack without samples: its files are hidden, or beside its "
                         "folders; remedy: pack the folder that holds the samples")
-    return pack.of_samples(root, np.array(mtimes, np.int64))
+    index = pack.of_samples(root, np.array(mtimes, np.int64))
+    if index.raw_size is not None:
+        compression.require(f"{root}: a compressed pack")
+    return index
 
 
 def _checked(header: dict, columns: ColumnBlocks, file_bytes: int) -> PackIndex:
