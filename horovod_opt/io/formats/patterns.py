@@ -70,7 +70,7 @@ def _paths(text: str) -> list[str]:
         return [text]
     _refuse_elsewhere(text)
     paths = []
-    for path in _expand(text):
+    for path in expand(text):
         paths.append(path)
         if len(paths) > MOST:
             raise InputError(f"{text}: more than {MOST} paths; remedy: smaller ranges in braces, "
@@ -92,10 +92,11 @@ def _refuse_elsewhere(text: str) -> None:
         raise InputError(f"{text}: an address, where a path is wanted; remedy: {path}")
     raise InputError(f"{name}:/{path}: files at {name}: addresses are not fetched, and samples are "
                      "read by their place in a file; remedy: copy them to a folder that every node "
-                     "has, or mount them, and open that path")
+                     "has, or mount them, and open that path; or stage_in= of open, a folder of "
+                     "the node that they are brought to")
 
 
-def _expand(text: str) -> Iterator[str]:
+def expand(text: str) -> Iterator[str]:
     """As a shell does, but for ranges of letters: {a,b}, {00..12}, {0..12..3}, nested."""
     found = _first_braces(text)
     if found is None:
@@ -106,8 +107,8 @@ def _expand(text: str) -> Iterator[str]:
     choices = [text[first + 1:after] for first, after in zip(edges, edges[1:])]
     numbers = _RANGE.fullmatch(choices[0]) if len(choices) == 1 else None
     for choice in _numbers(numbers) if numbers else choices:
-        for middle in [choice] if numbers else _expand(choice):
-            for rest in _expand(text[end + 1:]):
+        for middle in [choice] if numbers else expand(choice):
+            for rest in expand(text[end + 1:]):
                 yield text[:begin] + middle + rest
 
 

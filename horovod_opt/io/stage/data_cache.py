@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Optional, Union
 
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.formats import Pattern, pack_folder
+from horovod_opt.io.formats import pack_folder
+from horovod_opt.io.formats.patterns import Pattern, expand
 from horovod_opt.io.index import build_lock
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
@@ -64,8 +65,8 @@ def addresses(pattern: Pattern) -> list[str]:
     if not texts or not all(isinstance(text, str) and text and "\0" not in text for text in texts):
         raise InputError(f"{pattern!r} names no data; remedy: a URL, a path, a glob, or a list of "
                          "them")
-    return sorted({text if is_url(text) else os.path.abspath(os.path.expanduser(text))
-                   for text in texts})
+    return sorted({path if is_url(path) else os.path.abspath(os.path.expanduser(path))
+                   for text in texts for path in expand(text)})
 
 
 def folder_of(places: list[str], stage_in: Union[str, os.PathLike]) -> Path:

@@ -31,12 +31,12 @@ BRACES = st.recursive(
 def test_braces_are_those_of_a_shell(text):
     shell = subprocess.run(["bash", "-c", f"printf '%s\\n' {text}"], capture_output=True, text=True,
                            check=True)
-    assert list(patterns._expand(text)) == shell.stdout.splitlines()
+    assert list(patterns.expand(text)) == shell.stdout.splitlines()
 
 
 @pytest.mark.parametrize("text", ["{a}", "{}", "{1..}", "{a..c}", "a{b", "}a{", "{1...3}"])
 def test_braces_that_stand_for_nothing_are_left_as_they_are(text):
-    assert list(patterns._expand(text)) == [text]
+    assert list(patterns.expand(text)) == [text]
 
 
 def test_ranges_of_shards_are_one_data_set(tmp_path):

@@ -56,7 +56,7 @@ def test_from_everywhere(root, tmp_path, monkeypatch, kind):
 
 def test_the_second_time_nothing_is_fetched(root, tmp_path):
     with servers.web_server(root) as (address, requests):
-        for pattern in (f"{address}/pack", [f"{address}/tars/{i}.tar" for i in (2, 0)]):
+        for pattern in (f"{address}/pack", f"{address}/tars/{{2,0}}.tar"):
             states = []
             for _ in range(2):
                 with hio.open(pattern, stage_in=tmp_path / "cache") as data:
