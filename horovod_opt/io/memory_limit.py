@@ -13,14 +13,14 @@ UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4,
          "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
 
-def parse(memory: Union[int, str]) -> int:
-    """Bytes of 1073741824, "1GiB", "1.5 GB" or "512M". Raises InputError."""
+def parse(memory: Union[int, str], name: str = "memory") -> int:
+    """Bytes of 1073741824, "1GiB", "1.5 GB" or "512M". Raises InputError about `name`."""
     number, unit = memory, ""
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", memory, re.IGNORECASE)
         number, unit = (float(match[1]), (match[2] or "").lower()) if match else (0, "")
     if isinstance(number, bool) or not isinstance(number, (int, float)) or number <= 0:
-        raise InputError(f"memory={memory!r} is no amount of memory; remedy: a number of bytes, or "
+        raise InputError(f"{name}={memory!r} is no amount of memory; remedy: a number of bytes, or "
                          "a text such as \"2GiB\"")
     return int(number * UNITS[unit])
 

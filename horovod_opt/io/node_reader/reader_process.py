@@ -6,6 +6,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from horovod_opt.io.node_reader import layout, lifetime
 from horovod_opt.io.node_reader.handover import HandoverServer
 from horovod_opt.io.node_reader.hole_log import HoleLog
 from horovod_opt.io.node_reader.node_cache import NodeCache, ReaderStats
+
+if TYPE_CHECKING:
+    from horovod_opt.io.kept.job_memory import JobMemory
 
 THREADS = 4
 LEAVE_CACHED = True  # what is in the page cache is not copied into the node cache
@@ -28,19 +32,21 @@ class Reader:
     `chunk_bytes` int64[chunks] is what each chunk takes, from layout.chunk_bytes() where the caller
     does not know it. Steps begin with `start`. Members come by `address`, a secret that only ranks
     of the job are told. The threads run on the cores of the thread that makes the reader.
+    `job_memory`: where chunks may come from instead of their files.
 
     Raises InputError: values that no node cache can have.
     """
 
     def __init__(self, index, chunk_samples: int, memory: int, ranks: int, threads: int = THREADS,
-                 start: int = 0, chunk_bytes: np.ndarray | None = None):
+                 start: int = 0, chunk_bytes: np.ndarray | None = None,
+                 job_memory: JobMemory | None = None):
         if threads < 1:
             raise InputError(f"threads={threads}; remedy: at least 1")
         self._index, self._chunk_samples = index, chunk_samples
         if chunk_bytes is None:
             chunk_bytes = layout.chunk_bytes(index, chunk_samples)
         self.chunk_bytes = chunk_bytes
-        self._ranks = ranks
+        self._ranks, self._job_memory = ranks, job_memory
         self._state = threading.Condition()
         self._closing = False
         self._failure: BaseException | None = None
@@ -53,7 +59,7 @@ class Reader:
         self._server = HandoverServer((self._cache.file, self._holes.file), ranks,
                                       self._rank_ended)
         self._cache.know_files(index)
-        self._cache.start(threads, LEAVE_CACHED)
+        self._cache.start(threads, LEAVE_CACHED, job_memory and job_memory.handle)
         self._feeder = threading.Thread(target=self._feed, name="hio-feed", daemon=True)
         self._feeder.start()
         lifetime.let_go_in_children(self)
@@ -182,10 +188,12 @@ class Reader:
                 counts = layout.counts_of(chunk[part], self._chunk_samples,
                                           len(self._index.offset))
                 mask, rest = np.split(rest, [counts.sum()])
-            extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part],
-                                                  mask)
+            extents, places = layout.extents_of_chunks(self._index, self._chunk_samples,
+                                                       chunk[part], mask)
+            checks = None if self._job_memory is None else layout.checks_of(
+                self._index, self._chunk_samples, chunk[part], places, mask)
             cache.add(number + begin if number >= 0 else -1, chunk[part], first[part], last[part],
-                      extents)
+                      extents, checks)
 
 
 def buffers_for(chunk_bytes: np.ndarray, memory: int) -> int:
