@@ -312,7 +312,7 @@ JOB_MEMORY = (
              "const void* fingerprint, const char* root, int64_t files, const void* names, "
              "const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns",
              """This node's part of it; keeps nothing yet. `folder`: where the file without a name
-             is; NULL: memory. `fingerprint`: 16 bytes. Files are those of hio_cache_set_files()."""),
+             is; NULL: memory. `fingerprint`: 16 bytes. Files as in hio_cache_set_files()."""),
     Function("int", "hio_memory_serve",
              "HioJobMemory* memory, const char* host, const char* secret",
              "Starts the server at this numeric address; returns its port, or HIO_FAILED."),

@@ -46,7 +46,8 @@ class Reader:
         if chunk_bytes is None:
             chunk_bytes = layout.chunk_bytes(index, chunk_samples)
         self.chunk_bytes = chunk_bytes
-        self._ranks, self._job_memory = ranks, job_memory
+        self._ranks = ranks
+        self._job_memory, self._needs_checks = job_memory, job_memory is not None
         self._state = threading.Condition()
         self._closing = False
         self._failure: BaseException | None = None
@@ -118,6 +119,7 @@ class Reader:
             if self._cache is None:
                 return
             cache, self._cache = self._cache, None
+            self._job_memory = None  # it ends when nobody has it, and this object may stay long
             self._state.notify_all()
         cache.end()
         self._fed.put(None)
@@ -190,8 +192,8 @@ class Reader:
                 mask, rest = np.split(rest, [counts.sum()])
             extents, places = layout.extents_of_chunks(self._index, self._chunk_samples,
                                                        chunk[part], mask)
-            checks = None if self._job_memory is None else layout.checks_of(
-                self._index, self._chunk_samples, chunk[part], places, mask)
+            checks = layout.checks_of(self._index, self._chunk_samples, chunk[part], places,
+                                      mask) if self._needs_checks else None
             cache.add(number + begin if number >= 0 else -1, chunk[part], first[part], last[part],
                       extents, checks)
 

@@ -15,6 +15,8 @@ namespace {
 constexpr std::int64_t kPage = 4096;  // bytes: a chunk begins with a page, to be freed alone
 constexpr std::chrono::milliseconds kLook(100);  // how often `stop` is looked at
 
+std::int64_t WholePages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
 Descriptor MakeFile(const std::string& folder) {
   Descriptor file(folder.empty() ? memfd_create("horovod-opt-io-kept", MFD_CLOEXEC)
                                  : open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -31,7 +33,7 @@ KeptChunks::KeptChunks(std::vector<std::int64_t> bytes, const std::string& folde
   std::int64_t place = 0;
   for (const std::int64_t size : bytes_) {
     places_.push_back(place);
-    place += (size + kPage - 1) / kPage * kPage;
+    place += WholePages(size);
   }
   if (ftruncate(file_.number(), place) != 0) system_call::Fail("ftruncate");
 }
@@ -138,7 +140,8 @@ int KeptChunks::Write(std::int64_t chunk, const char* data) const {
 }
 
 void KeptChunks::Free(std::int64_t chunk) const {
-  fallocate(file_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place(chunk), bytes(chunk));
+  fallocate(file_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place(chunk),
+            WholePages(bytes(chunk)));
 }
 
 }  // namespace io
