@@ -110,9 +110,9 @@ MemoryCounters = structure(Struct(
     "HioMemoryCounters",
     fields("int64_t", "kept_bytes", "peer_bytes", "peer_requests", "served_bytes",
            "fallback_bytes", "bytes_read", "requests"),
-    """What is kept now; what came from other nodes, in so many requests, and went to them; what came
-    from storage though some node was to keep it; and what was read from storage to be kept, other
-    than through a node cache."""))
+    """What is kept now; what came from other nodes, in so many requests, and went to them; what
+    came from storage though some node was to keep it; and what was read from storage to be kept,
+    other than through a node cache."""))
 Python = structure(Struct(
     "HioPython",
     ("void* (*new_list)(int64_t items)",  # PyList_New

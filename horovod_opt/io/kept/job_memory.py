@@ -202,5 +202,5 @@ def _say(memory: JobMemory | None, notice: native_table.MemoryNotice) -> None:
             "is read from storage until the next loader is made")
     else:
         where = f"cache_in={memory.place.folder!r}" if memory.place.folder else "memory"
-        say(f"chunk {notice.number} cannot be kept in {where}: {why}; what has no room is read from "
-            "storage each time")
+        say(f"chunk {notice.number} cannot be kept in {where}: {why}; what has no room is read "
+            "from storage each time")

@@ -53,8 +53,8 @@ def check_kept_place(cache: Union[int, str, None], folder: Union[str, os.PathLik
                          "node, on a disk of its own")
     kind = file_system(path)
     if kind and _NETWORKS.search(kind):
-        raise InputError(f"{where} is on {kind}, which is no disk of this node; remedy: a folder on "
-                         "a local disk, or leave cache_in out")
+        raise InputError(f"{where} is on {kind}, which is no disk of this node; remedy: a folder "
+                         "on a local disk, or leave cache_in out")
     try:
         os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except OSError as error:

@@ -1,5 +1,5 @@
-"""How the nodes of a job find each other's memory as a loader is made: what each keeps, and where it
-answers."""
+"""How the nodes of a job find each other's memory as a loader is made: what each keeps, and where
+it answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np

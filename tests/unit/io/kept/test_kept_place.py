@@ -41,7 +41,7 @@ def test_no_amount(cache):
 def test_more_than_the_process_may_use(monkeypatch):
     monkeypatch.setattr(memory_limit, "limit", lambda: 3 << 30)
     assert check_kept_place("3GiB", None)
-    with pytest.raises(InputError, match=r"cache=3.10 GiB.* may use 3.00 GiB.*; remedy: .*cache_in"):
+    with pytest.raises(InputError, match=r"cache=3.10 GiB.* use 3.00 GiB.*; remedy: .*cache_in"):
         check_kept_place("3.1GiB", None)
 
 
