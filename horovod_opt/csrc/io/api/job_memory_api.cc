@@ -83,8 +83,12 @@ void hio_memory_refuse(HioJobMemory* memory, int64_t chunk) { memory->memory->Re
 void hio_memory_counters(const HioJobMemory* memory, HioMemoryCounters* counters) {
   const io::JobMemory::Counters& now = memory->memory->counters();
   const io::Counters& storage = memory->memory->storage_counters();
-  *counters = {memory->memory->chunks().kept_bytes(), now.peer_bytes,     now.peer_requests,
-               now.served_bytes,                      now.fallback_bytes, storage.bytes_read,
+  *counters = {memory->memory->chunks().kept_bytes(),
+               now.peer_bytes,
+               now.peer_requests,
+               now.served_bytes,
+               now.fallback_bytes,
+               storage.bytes_read,
                storage.requests};
 }
 

@@ -215,7 +215,8 @@ ChunkClient::Result ChunkClient::Fetch(int node, std::int64_t chunk,
   return Result::kLost;
 }
 
-// Null: a new one may be made. There are no more in use than threads, so one of the others makes room.
+// Null: a new one may be made. There are no more in use than threads, so one of the others makes
+// room.
 std::unique_ptr<ChunkClient::Connection> ChunkClient::Take(int node) {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto known = std::find_if(idle_.begin(), idle_.end(),

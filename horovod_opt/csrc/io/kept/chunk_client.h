@@ -29,8 +29,8 @@ struct ChunkRange {
 };
 
 // For several threads, each of which waits for its answers on a connection of its own. A node that
-// closes one, says nothing for `patience` or answers what was not asked for is lost: it is not asked
-// again by this client.
+// closes one, says nothing for `patience` or answers what was not asked for is lost: this client
+// does not ask it again.
 class ChunkClient {
  public:
   struct Options {

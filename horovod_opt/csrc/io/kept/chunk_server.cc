@@ -64,8 +64,8 @@ struct ChunkServer::Client {
   char frame[kLargestFrame];
   std::size_t received = 0;  // of it
   ChunkRequest request{};
-  bool waits = false;  // for a chunk
-  std::string unsent;  // frames, and then
+  bool waits = false;                // for a chunk
+  std::string unsent;                // frames, and then
   std::int64_t place = 0, left = 0;  // bytes of the file
 
   bool is_sending() const { return !unsent.empty() || left > 0; }
@@ -238,7 +238,8 @@ bool ChunkServer::Answer(Client& client) {
   if (state == KeptChunks::State::kMissing) {
     want_(request.chunk);
     state = chunks_.state(request.chunk);
-    if (state == KeptChunks::State::kMissing) state = KeptChunks::State::kElsewhere;  // nobody reads
+    if (state == KeptChunks::State::kMissing)
+      state = KeptChunks::State::kElsewhere;  // nobody reads
   }
   switch (state) {
     case KeptChunks::State::kReading:

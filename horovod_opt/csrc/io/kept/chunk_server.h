@@ -75,7 +75,7 @@ class ChunkServer {
   Descriptor listener_, events_, wakeups_;
   std::atomic<bool> stop_{false};
   std::map<int, std::unique_ptr<Client>> clients_;  // by socket
-  bool rests_ = false;  // there was no room for a connection
+  bool rests_ = false;                              // there was no room for a connection
   std::thread thread_;
 };
 

@@ -80,11 +80,10 @@ void JobMemory::SetHomes(const std::vector<std::int32_t>& homes, int self,
   chunks_.SetHomes(is_here);
   auto table = std::shared_ptr<Table>(new Table{
       homes, self,
-      ChunkClient(std::move(nodes), fingerprint_,
-                  [this](int node, const std::string& why) {
-                    AddEvent({EventKind::kLost, node, why});
-                  },
-                  options_.client)});
+      ChunkClient(
+          std::move(nodes), fingerprint_,
+          [this](int node, const std::string& why) { AddEvent({EventKind::kLost, node, why}); },
+          options_.client)});
   std::lock_guard<std::mutex> lock(mutex_);
   table_.swap(table);
 }
@@ -110,9 +109,12 @@ ChunkSource::Place JobMemory::Find(const Load& load, const std::atomic<bool>& st
 bool JobMemory::Take(const Load& load, Place place, char* buffer, const std::atomic<bool>& stop) {
   const std::vector<ChunkRange> ranges = RangesOf(load, buffer);
   if (place == Place::kHere) {
-    return std::all_of(ranges.begin(), ranges.end(), [&](const ChunkRange& range) {
-             return chunks_.Read(load.chunk, range.begin, range.end - range.begin, range.to);
-           }) && IsGood(load, buffer);
+    return std::all_of(ranges.begin(), ranges.end(),
+                       [&](const ChunkRange& range) {
+                         return chunks_.Read(load.chunk, range.begin, range.end - range.begin,
+                                             range.to);
+                       }) &&
+           IsGood(load, buffer);
   }
   const auto known = table();
   if (stop_ || known == nullptr) return false;

@@ -26,8 +26,8 @@ namespace io {
 //
 // Invariants:
 //   (1) a home reads a chunk once, whoever needs it; that waits for storage alone;
-//   (2) what is kept, or comes from another node, is compared with the checksums of the index before
-//       ranks see it. Whatever is wrong with it, the bytes come from storage instead.
+//   (2) what is kept, or comes from another node, is compared with the checksums of the index
+//       before ranks see it. Whatever is wrong with it, the bytes come from storage instead.
 //
 // What is to be kept because another node has asked for it, or though this node's ranks need a part
 // of it only, is read by whoever calls Wait() and Fill(), who knows the index.

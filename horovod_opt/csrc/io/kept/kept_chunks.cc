@@ -129,9 +129,9 @@ void KeptChunks::Close() {
 int KeptChunks::Write(std::int64_t chunk, const char* data) const {
   std::int64_t done = 0;
   while (done < bytes(chunk)) {
-    const ssize_t count = pwrite(file_.number(), data + done,
-                                 static_cast<std::size_t>(bytes(chunk) - done),
-                                 place(chunk) + done);
+    const ssize_t count =
+        pwrite(file_.number(), data + done, static_cast<std::size_t>(bytes(chunk) - done),
+               place(chunk) + done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno;
     done += count;

@@ -32,7 +32,7 @@ class KeptChunks {
     kMissing,    // not read yet
     kReading,    // somebody has claimed it
     kKept,
-    kRefused,    // cannot be kept: it has damaged records, or there is no room
+    kRefused,  // cannot be kept: it has damaged records, or there is no room
   };
 
   // `bytes` of each chunk; `folder`: where the file is, empty for memory. Throws std::system_error.

@@ -18,7 +18,8 @@ namespace io {
 constexpr std::uint64_t kPeerMagic = 0x31706f6968766f68;  // "hovhiop1"
 
 using Nonce = std::array<unsigned char, 32>;
-using Fingerprint = std::array<unsigned char, 16>;  // of the index, and of how it is cut into chunks
+using Fingerprint =
+    std::array<unsigned char, 16>;  // of the index, and of how it is cut into chunks
 
 struct Greeting {  // the server's first
   std::uint64_t magic;
@@ -41,12 +42,12 @@ struct ChunkRequest {
 };
 
 enum class AnswerKind : std::int64_t {
-  kBytes = 1,        // they follow: end - begin
-  kNotHere = 2,      // it is not this node's to keep
-  kDamaged = 3,      // it cannot be kept
-  kStillReading = 4, // another answer follows
-  kOtherIndex = 5,   // the last
-  kClosing = 6,      // the last, perhaps to no request: the node keeps nothing any more
+  kBytes = 1,         // they follow: end - begin
+  kNotHere = 2,       // it is not this node's to keep
+  kDamaged = 3,       // it cannot be kept
+  kStillReading = 4,  // another answer follows
+  kOtherIndex = 5,    // the last
+  kClosing = 6,       // the last, perhaps to no request: the node keeps nothing any more
 };
 
 struct ChunkAnswer {
@@ -59,7 +60,8 @@ struct ChunkAnswer {
 constexpr std::size_t kMostAsked = 64;
 
 static_assert(sizeof(Greeting) == 40 && sizeof(ClientProof) == 64 && sizeof(ServerProof) == 32 &&
-              sizeof(ChunkRequest) == 40 && sizeof(ChunkAnswer) == 32, "frames have no gaps");
+                  sizeof(ChunkRequest) == 40 && sizeof(ChunkAnswer) == 32,
+              "frames have no gaps");
 
 // What the tags are of. The sides' texts differ, so that no answer proves anything when sent back.
 inline Digest ClientTag(const std::string& secret, const Nonce& server, const Nonce& client) {

@@ -9,8 +9,8 @@ namespace horovod_opt {
 namespace io {
 
 // Below the node cache: which load comes when, and what ranks see of it, does not depend on it. For
-// several threads. Nothing here waits for a rank, or for room in the node cache: or else the proof of
-// LoadCheck would not hold.
+// several threads. Nothing here waits for a rank, or for room in the node cache: or else the proof
+// of LoadCheck would not hold.
 class ChunkSource {
  public:
   enum class Place {

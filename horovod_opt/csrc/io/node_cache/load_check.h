@@ -27,8 +27,8 @@ struct Load {
   std::vector<Extent> extents;
   std::int64_t number = -1;  // -1: that after the last one
   std::int64_t chunk = -1;   // -1: nobody compares it
-  // For a ChunkSource: whether the extents are all of the chunk, and their records; none are compared
-  // where the index has no checksums.
+  // For a ChunkSource: whether the extents are all of the chunk, and their records; none are
+  // compared where the index has no checksums.
   bool is_whole = false;
   std::vector<RecordCheck> records = {};
 };

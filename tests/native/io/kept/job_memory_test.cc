@@ -1,5 +1,5 @@
-// Nodes that keep chunks for each other, in one process: what they serve, whom they let in, and what
-// happens when one of them is wrong, slow or gone.
+// Nodes that keep chunks for each other, in one process: what they serve, whom they let in, and
+// what happens when one of them is wrong, slow or gone.
 #include "horovod_opt/csrc/io/kept/job_memory.h"
 
 #include <arpa/inet.h>
@@ -47,13 +47,14 @@ JobMemory::Options Patient() {
 // Chunk c is bytes from c * kChunk on of the file; records `first` to `end` - 1 of it.
 Load LoadOfChunk(const TestFiles& files, std::int64_t chunk, std::int64_t first = 0,
                  std::int64_t end = kChunk / kRecord) {
-  Load load{0, 0, kChunk, {{0, chunk * kChunk + first * kRecord, (end - first) * kRecord,
-                            first * kRecord}}};
+  Load load{0,
+            0,
+            kChunk,
+            {{0, chunk * kChunk + first * kRecord, (end - first) * kRecord, first * kRecord}}};
   load.chunk = chunk;
   load.is_whole = first == 0 && end == kChunk / kRecord;
   for (std::int64_t record = first; record < end; ++record) {
-    const char* const data =
-        files.contents[0].data() + chunk * kChunk + record * kRecord;
+    const char* const data = files.contents[0].data() + chunk * kChunk + record * kRecord;
     load.records.push_back({record * kRecord, kRecord, Crc32c(0, data, kRecord)});
   }
   return load;
@@ -394,61 +395,61 @@ TEST_P(FalseNodeTest, IsLost) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, FalseNodeTest,
-    testing::Values(
-        Falsehood{"Silent", [](int) {}, "has said nothing for 300 ms"},
-        Falsehood{"Closing", [](int connection) { shutdown(connection, SHUT_RDWR); }, "closed"},
-        Falsehood{"AnotherService",
-                  [](int connection) {
-                    const std::string text(64, 'S');
-                    send(connection, text.data(), text.size(), MSG_NOSIGNAL);
-                  },
-                  "no horovod-opt"},
-        Falsehood{"WithoutTheSecret",
-                  [](int connection) {
-                    const Greeting greeting{kPeerMagic, DrawNonce()};
-                    const ServerProof proof{};
-                    send(connection, &greeting, sizeof(greeting), MSG_NOSIGNAL);
-                    send(connection, &proof, sizeof(proof), MSG_NOSIGNAL);
-                  },
-                  "does not know this job's secret"},
-        Falsehood{"Stopped", [](int connection) { FalseNode::Welcome(connection); },
-                  "has said nothing for 300 ms"},
-        Falsehood{"StillReadingAndThenClosing",
-                  [](int connection) {
-                    FalseNode::Welcome(connection);
-                    for (int i = 0; i < 50; ++i) {
-                      Answer(connection, {AnswerKind::kStillReading, 0, 0, kChunk});
-                    }
-                    shutdown(connection, SHUT_RDWR);
-                  },
-                  "closed"},
-        Falsehood{"OfAnotherSize",
-                  [](int connection) {
-                    FalseNode::Welcome(connection);
-                    Answer(connection, {AnswerKind::kBytes, 0, 0, kChunk + 1});
-                  },
-                  "what nobody has asked for"},
-        Falsehood{"OfAnotherChunk",
-                  [](int connection) {
-                    FalseNode::Welcome(connection);
-                    Answer(connection, {AnswerKind::kBytes, 1, 0, kChunk});
-                  },
-                  "what nobody has asked for"},
-        Falsehood{"Babbling",
-                  [](int connection) {
-                    FalseNode::Welcome(connection);
-                    Answer(connection, {static_cast<AnswerKind>(77), 0, 0, kChunk});
-                  },
-                  "an answer that does not exist"},
-        Falsehood{"HalfAnAnswer",
-                  [](int connection) {
-                    FalseNode::Welcome(connection);
-                    Answer(connection, {AnswerKind::kBytes, 0, 0, kChunk});
-                    const std::string half(kChunk / 2, 'x');
-                    send(connection, half.data(), half.size(), MSG_NOSIGNAL);
-                    shutdown(connection, SHUT_RDWR);
-                  },
-                  "closed"}),
+    testing::Values(Falsehood{"Silent", [](int) {}, "has said nothing for 300 ms"},
+                    Falsehood{"Closing", [](int connection) { shutdown(connection, SHUT_RDWR); },
+                              "closed"},
+                    Falsehood{"AnotherService",
+                              [](int connection) {
+                                const std::string text(64, 'S');
+                                send(connection, text.data(), text.size(), MSG_NOSIGNAL);
+                              },
+                              "no horovod-opt"},
+                    Falsehood{"WithoutTheSecret",
+                              [](int connection) {
+                                const Greeting greeting{kPeerMagic, DrawNonce()};
+                                const ServerProof proof{};
+                                send(connection, &greeting, sizeof(greeting), MSG_NOSIGNAL);
+                                send(connection, &proof, sizeof(proof), MSG_NOSIGNAL);
+                              },
+                              "does not know this job's secret"},
+                    Falsehood{"Stopped", [](int connection) { FalseNode::Welcome(connection); },
+                              "has said nothing for 300 ms"},
+                    Falsehood{"StillReadingAndThenClosing",
+                              [](int connection) {
+                                FalseNode::Welcome(connection);
+                                for (int i = 0; i < 50; ++i) {
+                                  Answer(connection, {AnswerKind::kStillReading, 0, 0, kChunk});
+                                }
+                                shutdown(connection, SHUT_RDWR);
+                              },
+                              "closed"},
+                    Falsehood{"OfAnotherSize",
+                              [](int connection) {
+                                FalseNode::Welcome(connection);
+                                Answer(connection, {AnswerKind::kBytes, 0, 0, kChunk + 1});
+                              },
+                              "what nobody has asked for"},
+                    Falsehood{"OfAnotherChunk",
+                              [](int connection) {
+                                FalseNode::Welcome(connection);
+                                Answer(connection, {AnswerKind::kBytes, 1, 0, kChunk});
+                              },
+                              "what nobody has asked for"},
+                    Falsehood{"Babbling",
+                              [](int connection) {
+                                FalseNode::Welcome(connection);
+                                Answer(connection, {static_cast<AnswerKind>(77), 0, 0, kChunk});
+                              },
+                              "an answer that does not exist"},
+                    Falsehood{"HalfAnAnswer",
+                              [](int connection) {
+                                FalseNode::Welcome(connection);
+                                Answer(connection, {AnswerKind::kBytes, 0, 0, kChunk});
+                                const std::string half(kChunk / 2, 'x');
+                                send(connection, half.data(), half.size(), MSG_NOSIGNAL);
+                                shutdown(connection, SHUT_RDWR);
+                              },
+                              "closed"}),
     [](const auto& way) { return std::string(way.param.name); });
 
 // A client that is none of ours.
@@ -460,8 +461,7 @@ class Stranger {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(node.port)));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(socket_.number(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-              0);
+    EXPECT_EQ(connect(socket_.number(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   }
 
   void Send(const void* data, std::size_t bytes) {
@@ -555,11 +555,11 @@ TEST_F(JobMemoryTest, AFrameThatNoClientSendsClosesItsConnection) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   Fingerprint other = kIndex;
   other[15] = 1;
-  const std::vector<ChunkRequest> requests = {
-      {kIndex, -1, 0, 1},          {kIndex, kChunks, 0, 1},   {kIndex, most, 0, 1},
-      {kIndex, 0, -1, 1},          {kIndex, 0, 0, 0},         {kIndex, 0, 5, 4},
-      {kIndex, 0, 0, kChunk + 1},  {kIndex, 0, most, most},   {kIndex, 0, -most, most},
-      {other, 0, 0, kChunk}};
+  const std::vector<ChunkRequest> requests = {{kIndex, -1, 0, 1},         {kIndex, kChunks, 0, 1},
+                                              {kIndex, most, 0, 1},       {kIndex, 0, -1, 1},
+                                              {kIndex, 0, 0, 0},          {kIndex, 0, 5, 4},
+                                              {kIndex, 0, 0, kChunk + 1}, {kIndex, 0, most, most},
+                                              {kIndex, 0, -most, most},   {other, 0, 0, kChunk}};
   for (const ChunkRequest& request : requests) {
     Stranger client(node);
     ASSERT_TRUE(client.Prove(kSecret));
@@ -634,8 +634,8 @@ TEST_F(JobMemoryTest, AClientHasNoMoreConnectionsThanItMay) {
   for (int round = 0; round < 3; ++round) {
     for (std::int64_t chunk = 0; chunk < kChunks; ++chunk) {
       EXPECT_EQ(nodes[0]->Bring(chunk), chunk % 5 != 0 ? Place::kPeer
-                                       : round == 0   ? Place::kToKeep
-                                                      : Place::kHere);
+                                        : round == 0   ? Place::kToKeep
+                                                       : Place::kHere);
     }
   }
   EXPECT_TRUE(nodes[0]->lost().empty());

@@ -108,9 +108,8 @@ TEST_P(KeptChunksTest, WhoWaitsHearsHowTheReadingEnded) {
   std::vector<std::thread> waiting;
   for (std::int64_t chunk = 0; chunk < 3; ++chunk) {
     ASSERT_TRUE(chunks.Claim(chunk));
-    waiting.emplace_back([&, chunk] {
-      states[static_cast<std::size_t>(chunk)] = chunks.Await(chunk, kGoOn);
-    });
+    waiting.emplace_back(
+        [&, chunk] { states[static_cast<std::size_t>(chunk)] = chunks.Await(chunk, kGoOn); });
   }
   chunks.Keep(0, ContentOf(0, 5000).data());
   chunks.Refuse(1);
@@ -145,9 +144,7 @@ TEST_P(KeptChunksTest, WhatHasNoRoomIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, KeptChunksTest, testing::Values("", "/tmp"),
-                         [](const auto& place) {
-                           return place.param.empty() ? "Memory" : "File";
-                         });
+                         [](const auto& place) { return place.param.empty() ? "Memory" : "File"; });
 
 TEST(KeptChunksPlaceTest, AFolderThatIsNotThereIsNamed) {
   try {
