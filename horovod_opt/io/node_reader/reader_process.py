@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 THREADS = 4
 LEAVE_CACHED = True  # what is in the page cache is not copied into the node cache
-_LOADS_AT_ONCE = 64
+_LOADS_AT_ONCE, _LOADS_TO_CHECK = 64, 8
 _MOST_ADDRESSES = 1 << 44  # bytes of the chunk buffers' address space
 
 
@@ -182,10 +182,11 @@ class Reader:
         chunk, first, last = (np.ascontiguousarray(column, np.int64)
                               for column in (loads.chunk, loads.first, loads.last))
         rest = loads.mask
-        for begin in range(0, len(chunk), _LOADS_AT_ONCE):
+        at_once = _LOADS_TO_CHECK if self._needs_checks else _LOADS_AT_ONCE
+        for begin in range(0, len(chunk), at_once):
             if forgotten != self._forgotten:
                 return
-            part, mask = slice(begin, begin + _LOADS_AT_ONCE), None
+            part, mask = slice(begin, begin + at_once), None
             if rest is not None:
                 counts = layout.counts_of(chunk[part], self._chunk_samples,
                                           len(self._index.offset))

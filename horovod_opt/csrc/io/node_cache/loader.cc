@@ -16,6 +16,8 @@ namespace {
 // A process needs its descriptors elsewhere: a loader has at most 64, with those of its ranks.
 constexpr std::size_t kMostOpen = 16;
 constexpr std::size_t kMostQueued = 256;  // loads, of some MiB each: seconds of reading
+// With their records: a MiB for each of the smallest ones.
+constexpr std::size_t kMostQueuedToCheck = 16;
 
 void Raise(std::atomic<std::int64_t>& most, std::int64_t value) {
   if (value > most) most = value;  // the turn's holder alone
@@ -57,7 +59,8 @@ void Loader::Check(const std::vector<Load>& loads) {
 
 bool Loader::Add(std::vector<Load> loads) {
   std::unique_lock<std::mutex> lock(queue_mutex_);
-  queue_changed_.wait(lock, [this] { return ended_ || queue_.size() < kMostQueued; });
+  const std::size_t most = source_ == nullptr ? kMostQueued : kMostQueuedToCheck;
+  queue_changed_.wait(lock, [this, most] { return ended_ || queue_.size() < most; });
   if (ended_) return false;
   LoadCheck check = addition_check_;
   for (const Load& load : loads) {
