@@ -15,7 +15,8 @@ _GOLDEN = 0.6180339887498949
 
 
 class NodeHoldings(NamedTuple):
-    """What a node says of itself: its ranks, the bytes that it may keep, and of which chunks it is
+    """What a node says of itself: its ranks (of groups that have the same samples, the numbers of
+    the groups), the bytes that it may keep, and of which chunks it is
     the home already, bool[chunks]."""
 
     ranks: tuple[int, ...]
@@ -70,8 +71,8 @@ def near_nodes(order: Order, epoch: int, node_ranks: Sequence[Sequence[int]]
     start, end = epoch_order.windows.chunks(ordinals)
     part = np.where(end - start > 1, (ordinals - start + 0.5) / (end - start),
                     (ordinals * _GOLDEN) % 1)
-    ranks = sum(map(len, node_ranks))
-    node_of_rank = np.empty(ranks, np.int64)
+    ranks = 1 + max(map(max, node_ranks))
+    node_of_rank = np.empty(ranks, np.int64)  # of a group on several nodes the last one
     for number, of_node in enumerate(node_ranks):
         node_of_rank[list(of_node)] = number
     rank = (epoch_order.shards.shard_of_chunk(ordinals) + part) * (ranks / order.shards)

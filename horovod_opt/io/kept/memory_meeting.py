@@ -77,16 +77,16 @@ def meet(data: Data, order: Order) -> MemoryMeeting:
             memory.serve(LOOPBACK if len(set(readers)) == 1 else own_address(),
                          secrets.token_hex(16))
         held = zlib.compress(np.packbits(memory.is_home).tobytes(), 1)
-        return json.dumps([list(node.ranks), memory.place.bytes, memory.address,
+        return json.dumps([ranks.rank, list(data.shares.of_node), memory.place.bytes, memory.address,
                            base64.b64encode(held).decode()])
 
     own = run_together(ranks, prepare)
     rows = [json.loads(row) for row in ranks.allgather(own.encode()) if row]
     holdings = tuple(
-        NodeHoldings(tuple(of_node), room, _bits(held, order.chunks))
-        for of_node, room, _, held in rows)
-    number = [node.ranks[0] in of_node.ranks for of_node in holdings].index(True)
-    return MemoryMeeting(order, number, holdings, tuple(address for _, _, address, _ in rows))
+        NodeHoldings(tuple(shares), room, _bits(held, order.chunks))
+        for _, shares, room, _, held in rows)
+    number = [reader for reader, *_ in rows].index(node.ranks[0])
+    return MemoryMeeting(order, number, holdings, tuple(address for *_, address, _ in rows))
 
 
 def _bits(text: str, count: int) -> np.ndarray:
