@@ -77,8 +77,8 @@ def meet(data: Data, order: Order) -> MemoryMeeting:
             memory.serve(LOOPBACK if len(set(readers)) == 1 else own_address(),
                          secrets.token_hex(16))
         held = zlib.compress(np.packbits(memory.is_home).tobytes(), 1)
-        return json.dumps([ranks.rank, list(data.shares.of_node), memory.place.bytes, memory.address,
-                           base64.b64encode(held).decode()])
+        return json.dumps([ranks.rank, list(data.shares.of_node), memory.place.bytes,
+                           memory.address, base64.b64encode(held).decode()])
 
     own = run_together(ranks, prepare)
     rows = [json.loads(row) for row in ranks.allgather(own.encode()) if row]

@@ -1,17 +1,13 @@
-"""Two epochs of training data; after each a validation on all ranks, and one on rank 0 alone. Then
-three epochs that come from the job's memory."""
+"""Two epochs of training data; after each a validation on all ranks, and one on rank 0 alone."""
 
 import sys
 import time
-from dataclasses import replace
 
 import horovod.torch as hvd
 from common import RANK, report
 
 import horovod_opt
 import horovod_opt.io as hio
-from horovod_opt.io.job.communication import find
-from horovod_opt.io.node_reader import reader_process
 
 folder, workers = sys.argv[2], int(sys.argv[3])
 LATE_SECONDS = 0.05
@@ -45,20 +41,6 @@ read = training.stats()
 training.close()
 validation.close()
 before = horovod_opt.stats()
-
-# Each rank as if it had a node of its own; nothing is left in the page cache.
-reader_process.LEAVE_CACHED = False
-nodes = replace(find(), place=str(RANK))
-with hio.open(f"{folder}/train-*.tfrecord", seed=1, chunk_samples=8, ranks=nodes,
-              cache="1MiB") as data:
-    batches = hio.torch.loader(data, 16, decode=number, epochs=3)
-    kept = [[sample_number for batch in batches for sample_number in batch.tolist()]
-            for _ in range(3)]
-    hvd.barrier()
-    memory = data.stats()
-    hvd.barrier()
-after = horovod_opt.stats()
 hvd.shutdown()
 report(steps=steps, checked=checked, alone=alone, read=read, samples=before.input_samples,
-       node_bytes=before.input_node_bytes, kept=kept, memory=memory,
-       peer_bytes=after.input_peer_bytes)
+       node_bytes=before.input_node_bytes)
