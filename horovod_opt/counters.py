@@ -96,6 +96,13 @@ class Stats:
         "i", "bytes that the reader of a node has read from storage; on the rank that leads"
     )
     input_node_requests: int = _counter("i", "in so many requests")
+    input_kept_bytes: int = _counter("i", "bytes that the node keeps for the job (cache=)")
+    input_peer_bytes: int = _counter("i", "bytes that came from other nodes' memory")
+    input_peer_requests: int = _counter("i", "in so many requests")
+    input_served_bytes: int = _counter("i", "bytes that went to other nodes")
+    input_fallback_bytes: int = _counter(
+        "i", "bytes that a node was to keep, but came from storage: it was lost, or had none"
+    )
 
     @property
     def background_seconds(self) -> float:

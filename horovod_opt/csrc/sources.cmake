@@ -97,6 +97,11 @@ set(HOROVOD_OPT_MPI_SOURCES
 set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/files/crc32c.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/files/open_files.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/kept/chunk_client.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/kept/chunk_server.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/kept/hmac_sha256.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/kept/job_memory.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/kept/kept_chunks.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/cached_records.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/chunk_buffers.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/node_cache/gather.cc
@@ -110,10 +115,12 @@ set(HOROVOD_OPT_IO_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_order.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/order/step_queue.cc)
 set(HOROVOD_OPT_IO_CORE_SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/core/network/own_address.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/shared_memory/shared_segment.cc
     ${CMAKE_CURRENT_LIST_DIR}/core/waiting/futex.cc)
 set(HOROVOD_OPT_IO_API
     ${CMAKE_CURRENT_LIST_DIR}/io/api/general_api.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/api/job_memory_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/api/node_cache_api.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/api/queue_api.cc)
 set(HOROVOD_OPT_IO_EXPORTED ${CMAKE_CURRENT_LIST_DIR}/io/api/exported.map)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from horovod_opt.io.index import Index
     from horovod_opt.io.job.communication import Communication
     from horovod_opt.io.job.nodes import Node
+    from horovod_opt.io.kept.job_memory import JobMemory
+    from horovod_opt.io.kept.kept_place import KeptPlace
     from horovod_opt.io.node_reader.member import Member
     from horovod_opt.io.step_source import StepSource
 
@@ -84,12 +86,15 @@ class Data:
     def __init__(self, index: Index, order: Order, ranks: Communication, node: Node,
                  memory: Optional[int], bad: str, threads: int, is_elastic: bool = False,
                  bad_limit: float = BAD_LIMIT, given: Given = Given(),
-                 choose: Optional[Callable[[Given], Order]] = None, groups: Groups = Groups()):
+                 choose: Optional[Callable[[Given], Order]] = None, groups: Groups = Groups(),
+                 kept_place: Optional[KeptPlace] = None):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.rest: Optional[Rest] = None  # of an epoch that was begun by rules of before
         self._given, self._choose, self._groups = given, choose, groups
         self.memory, self.bad, self.threads = memory, bad, threads
         self.bad_limit = bad_limit
+        self.kept_place = kept_place
+        self.job_memory: Optional[JobMemory] = None  # of the node's first rank
         self.epoch = self.position = 0
         self.epoch_end = order.samples  # the position; before that with last="drop"
         self.known_holes = Holes(may_be=bad != "raise")
@@ -113,6 +118,7 @@ class Data:
         """For workers: they take samples, and say nothing to other ranks."""
         return {**self.__dict__, "_sources": None, "counter": None, "past": None, "last_pass": None,
                 "members": dict(self.members), "_choose": None, "known_holes": None,
+                "job_memory": None,
                 "ranks": replace(self.ranks, allgather=None, named=None)}
 
     def __len__(self) -> int:
@@ -223,7 +229,9 @@ class Data:
         have opened different data, or with different arguments."""
         rest = None if self.rest is None else str(self.rest)
         require_equal(ranks, {**state_of(self.order, 0, 0), "rest": rest, "memory": self.memory,
-                              "bad": self.bad, "bad_limit": self.bad_limit},
+                              "bad": self.bad, "bad_limit": self.bad_limit,
+                              "cache": self.kept_place and self.kept_place.bytes,
+                              "cache_in": self.kept_place and self.kept_place.folder},
                       "call open() with the same arguments on every rank, on the same files")
         self.index = take_leaders(ranks, node, self.index)
         self.ranks, self.node, self.has_met = ranks, node, True
@@ -254,12 +262,18 @@ class Data:
         which `.prefetch()` does in its place; `reader_wait_seconds` in `reader_waits`: that
         its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
         in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory, and
-        `node_cached_bytes` of chunks that were left in the page cache: of the node."""
+        `node_cached_bytes` of chunks that were left in the page cache: of the node. With `cache=`,
+        also of the node: `kept_bytes` that it keeps now, `peer_bytes` that came from other nodes in
+        `peer_requests`, `served_bytes` that went to them, and `fallback_bytes` that came from
+        storage though some node was to keep them."""
         total = self.past.sums()
         for source in list(self._sources):
             if source.is_closed:
                 continue
             for name, value in source.stats.now().items():
+                total[name] = total.get(name, 0) + value
+        if self.job_memory is not None:
+            for name, value in self.job_memory.stats().items():
                 total[name] = total.get(name, 0) + value
         return total
 
@@ -271,6 +285,8 @@ class Data:
         self._is_closed = True
         for source in list(self._sources):
             source.close()
+        if self.job_memory is not None:
+            self.job_memory.close()
         self.known_holes.settle()
 
     def __enter__(self) -> Data:

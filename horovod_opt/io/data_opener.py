@@ -20,6 +20,7 @@ from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
 from horovod_opt.io.job.groups import Groups
 from horovod_opt.io.job.job_index import open_index
+from horovod_opt.io.kept.kept_place import KeptPlace, check_kept_place
 from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
 from horovod_opt.io.order import choice
 from horovod_opt.io.order.choice import DataSize, Given
@@ -39,7 +40,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          choose: Optional[Choose] = None,
          groups: Optional[Sequence[Sequence[int]]] = None,
          stage_in: Union[str, os.PathLike, None] = None,
-         stage_limit: Union[int, str, None] = None) -> Data:
+         stage_limit: Union[int, str, None] = None,
+         cache: Union[int, str, None] = None,
+         cache_in: Union[str, os.PathLike, None] = None) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -79,6 +82,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         stage_in: a folder of the node, to which the data is brought first, from wherever it is: a
             URL (https://, s3://, ...), a path or a glob of other storage. docs/use/io-files.md
         stage_limit: what all that is staged there may have, such as "200GiB".
+        cache: bytes of each node, such as "24GiB", that keep what was read, for all nodes of the
+            job: docs/use/io-cache.md. It changes no order. None: nothing is kept.
+        cache_in: a folder on a disk of each node that they are in, instead of memory.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -98,7 +104,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     if stage_in is not None or stage_limit is not None:
         pattern = stage_together(ranks, pattern, stage_in, stage_limit)
 
-    def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups]:
+    def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups, Optional[KeptPlace]]:
         if bad not in BAD:
             raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
         if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
@@ -106,17 +112,20 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern),
-                Selection.check(parts, lacking, choose), Groups.check(groups, ranks.size))
+                Selection.check(parts, lacking, choose), Groups.check(groups, ranks.size),
+                check_kept_place(cache, cache_in))
 
     if groups is not None and (alone or elastic):
         raise InputError(f"{'alone' if alone else 'elastic'}=True with groups={groups!r}, where "
                          "ranks do not know each other; remedy: leave one of them out")
-    memory_bytes, patterns, selection, rank_groups = run_together(ranks, check)
+    memory_bytes, patterns, selection, rank_groups, kept_place = run_together(ranks, check)
     require_equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle,
                           "memory": memory_bytes, "window": window, "shards": shards,
                           "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit,
                           "parts": selection.parts, "lacking": lacking,
-                          "groups": rank_groups.share_of_rank},
+                          "groups": rank_groups.share_of_rank,
+                          "cache": kept_place and kept_place.bytes,
+                          "cache_in": kept_place and kept_place.folder},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
     whole = open_index(ranks, node, pattern, index, checksums, keep_truncated=bad != "raise")
@@ -146,7 +155,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         if weak:
             say(weak)
     return Data(data_index, order, own_ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
-                given, choose_order, rank_groups)
+                given, choose_order, rank_groups, kept_place)
 
 
 def _is_script_run_again() -> bool:

@@ -6,10 +6,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Optional
 
 from horovod_opt.io import totals
 from horovod_opt.io.errors import ReaderEnded
 from horovod_opt.io.node_reader.member import Member
+
+if TYPE_CHECKING:
+    from horovod_opt.io.kept.job_memory import JobMemory
 
 PUBLISH_SECONDS = 0.5
 
@@ -33,11 +37,12 @@ class PastStats:
 
 class LoaderStats:
     """Of one loader, which has samples of `parts` parts through `member`. `counts_node`: what the
-    node reads is counted here, so that it is once."""
+    node reads is counted here, so that it is once. `job_memory` counts for itself."""
 
-    def __init__(self, member: Member, parts: int, counts_node: bool, past: PastStats):
+    def __init__(self, member: Member, parts: int, counts_node: bool, past: PastStats,
+                 job_memory: Optional[JobMemory] = None):
         self._member, self._parts, self._counts_node = member, parts, counts_node
-        self._past = past
+        self._past, self._job_memory = past, job_memory
         self.training_waited = 0.0  # seconds that the training waited for its next batch
         self._waited_now: Callable[[], float] = float  # and for those that somebody else counts
         self._last: dict[str, float] = {}
@@ -76,6 +81,8 @@ class LoaderStats:
         """Brings horovod_opt.stats() up to date."""
         self._published = time.monotonic()
         totals.publish(self._number, self._of_process(self.now()))
+        if self._job_memory is not None:
+            self._job_memory.publish()
 
     def publish_now_and_then(self) -> None:
         """The same, if it was not done lately: for the table that hvd.shutdown() prints, which asks

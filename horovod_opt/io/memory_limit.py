@@ -14,8 +14,7 @@ UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4,
 
 
 def parse(memory: Union[int, str], name: str = "memory") -> int:
-    """Bytes of 1073741824, "1GiB", "1.5 GB" or "512M". Raises InputError, which says what `name`
-    it has."""
+    """Bytes of 1073741824, "1GiB", "1.5 GB" or "512M". Raises InputError about `name`."""
     number, unit = memory, ""
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", memory, re.IGNORECASE)

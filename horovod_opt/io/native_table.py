@@ -42,6 +42,15 @@ class QueueEvent(Constant):
     STOP = 2
 
 
+class MemoryEvent(Constant):
+    """What hio_memory_wait() hears of."""
+
+    STOPPED = 0
+    WANTED = 1, "the chunk is to be read: hio_memory_fill() or hio_memory_refuse()"
+    LOST = 2, "the node does not answer any more"
+    NO_ROOM = 3, "a chunk could not be written"
+
+
 class Count(Constant):
     INFOS = 6, "whole numbers that a batch says of itself"
 
@@ -62,10 +71,15 @@ Loads = structure(Struct(
     "HioLoads",
     (*fields("int64_t", "count", "number"),
      *fields("const int64_t*", "first", "last", "bytes", "chunks", "extents"),
-     "const int32_t* files", *fields("const int64_t*", "offsets", "lengths", "places")),
+     "const int32_t* files", *fields("const int64_t*", "offsets", "lengths", "places"),
+     "const uint8_t* are_whole", *fields("const int64_t*", "records", "record_places",
+                                        "record_sizes"),
+     "const uint32_t* checksums"),
     """Steps first[i] to last[i] need load number + i, of bytes[i], which is chunks[i] (NULL: nobody
     compares it), made of the extents from extents[i] to extents[i + 1]: bytes of a file from an
-    offset, and their place in the chunk buffer. `number` -1: that after the last one."""))
+    offset, and their place in the chunk buffer. `number` -1: that after the last one. For the job's
+    memory: whether the extents are all of the chunk (NULL: nobody asks), and the records from
+    records[i] to records[i + 1], with their CRC-32C (records NULL: none are compared)."""))
 Records = structure(Struct(
     "HioRecords",
     ("int64_t count", *fields("const int64_t*", "loads", "places", "sizes"),
@@ -89,6 +103,16 @@ ReaderCounters = structure(Struct(
 RankCounters = structure(Struct(
     "HioRankCounters", fields("int64_t", "waits", "wait_ns", "records", "bytes", "cached"),
     "Of a rank and its workers; `cached`: records of the page cache."))
+MemoryNotice = structure(Struct(
+    "HioMemoryNotice", (*fields("int64_t", "kind", "number"), "const char* why"),
+    """Of a chunk or a node; `why` is good until this thread's next call of hio_memory_wait()."""))
+MemoryCounters = structure(Struct(
+    "HioMemoryCounters",
+    fields("int64_t", "kept_bytes", "peer_bytes", "peer_requests", "served_bytes",
+           "fallback_bytes", "bytes_read", "requests"),
+    """What is kept now; what came from other nodes, in so many requests, and went to them; what
+    came from storage though some node was to keep it; and what was read from storage to be kept,
+    other than through a node cache."""))
 Python = structure(Struct(
     "HioPython",
     ("void* (*new_list)(int64_t items)",  # PyList_New
@@ -115,8 +139,9 @@ Answer = structure(Struct(
     """error is NULL: go on with the good samples. Good until the next call of hio_queue_ask()."""))
 
 STRUCTS = {struct.__name__: struct for struct in (
-    Order, Loads, Records, Progress, ReaderCounters, RankCounters, Python, Question, Step, Answer)}
-HANDLES = ("HioNodeCache", "HioQueue")  # what they are is C++'s
+    Order, Loads, Records, Progress, ReaderCounters, RankCounters, MemoryNotice, MemoryCounters,
+    Python, Question, Step, Answer)}
+HANDLES = ("HioNodeCache", "HioQueue", "HioJobMemory")  # what they are is C++'s
 HASH_FUNCTION = "hio_abi"
 
 _STEPS = "const HioOrder* order, int64_t begin, int64_t positions, int64_t steps, "
@@ -175,9 +200,11 @@ NODE_CACHE = (
              "const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns",
              """The data set's files, before anything is read. `names` are one after the other, each
              ends before ends[i]; the arrays must stay until hio_cache_free()."""),
-    Function("int", "hio_cache_start", "HioNodeCache* cache, int threads, int leave_cached",
+    Function("int", "hio_cache_start",
+             "HioNodeCache* cache, int threads, int leave_cached, HioJobMemory* memory",
              """Starts the reader's threads. `leave_cached`: what is in the page cache is not read
-             into the node's cache; ranks then find it there."""),
+             into the node's cache; ranks then find it there. `memory`: where chunks are kept, NULL
+             for nowhere."""),
     Function("int", "hio_cache_announce",
              "HioNodeCache* cache, int64_t loads, const int64_t* first, const int64_t* last, "
              "const int64_t* bytes",
@@ -278,13 +305,47 @@ QUEUE = (
     Function("void", "hio_queue_hand_out", "HioQueue* queue, int64_t nanoseconds",
              "It was wanted so long ago."),
 )
-FUNCTIONS = (*GENERAL, *ORDER, *NODE_CACHE, *QUEUE)
+# Chunks that nodes keep for each other: see kept/job_memory.h.
+JOB_MEMORY = (
+    Function("HioJobMemory*", "hio_memory_create",
+             "int64_t chunks, const int64_t* chunk_bytes, const char* folder, "
+             "const void* fingerprint, const char* root, int64_t files, const void* names, "
+             "const int64_t* ends, const int64_t* bytes, const int64_t* mtime_ns",
+             """This node's part of it; keeps nothing yet. `folder`: where the file without a name
+             is; NULL: memory. `fingerprint`: 16 bytes. Files as in hio_cache_set_files()."""),
+    Function("int", "hio_memory_serve",
+             "HioJobMemory* memory, const char* host, const char* secret",
+             "Starts the server at this numeric address; returns its port, or HIO_FAILED."),
+    Function("int", "hio_memory_set_homes",
+             "HioJobMemory* memory, const int32_t* homes, int self, int64_t nodes, "
+             "const char* addresses",
+             """Which node keeps each chunk, -1 for none; this one is number `self`. `addresses`: a
+             line "host port secret" for each node."""),
+    Function("int", "hio_memory_wait", "HioJobMemory* memory, HioMemoryNotice* notice",
+             "Sleeps until there is one."),
+    Function("int", "hio_memory_fill", "HioJobMemory* memory, const HioLoads* loads",
+             "Reads a chunk that is wanted, the only one of `loads`, and keeps it."),
+    Function("void", "hio_memory_refuse", "HioJobMemory* memory, int64_t chunk",
+             "It is not kept."),
+    Function("void", "hio_memory_counters",
+             "const HioJobMemory* memory, HioMemoryCounters* counters"),
+    Function("void", "hio_memory_stop", "HioJobMemory* memory",
+             "Frees what is kept: readers go on with storage, hio_memory_wait() returns."),
+    Function("void", "hio_memory_free", "HioJobMemory* memory",
+             "No other call may be running, or come after it; node caches may still use it."),
+    Function("void", "hio_memory_forget", "HioJobMemory* memory",
+             "Instead of hio_memory_free() in a process that was forked."),
+    Function("const char*", "hio_own_address", "const char* interfaces",
+             """By which other nodes reach this one: of the first of these interfaces, separated by
+             commas, or of the only one. NULL on failure; good until this thread's next call."""),
+)
+FUNCTIONS = (*GENERAL, *ORDER, *NODE_CACHE, *QUEUE, *JOB_MEMORY)
 
 
 def _declarations() -> str:
     handles = "".join(f"typedef struct {handle} {handle};\n" for handle in HANDLES)
     enums = (c_interface.enum_declaration(constants, "HIO_")
-             for constants in (Code, RecordStatus, QueueEvent, Count))
+             for constants in (Code, RecordStatus, QueueEvent, MemoryEvent, Count))
     structs = (c_interface.struct_declaration(struct.c_struct) for struct in STRUCTS.values())
     functions = c_interface.for_c_and_cpp(
         "\n".join(map(c_interface.function_declaration, FUNCTIONS)))

@@ -18,6 +18,7 @@ from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import find, next_channel, use_channel
 from horovod_opt.io.job.room import PART
+from horovod_opt.io.kept.memory_meeting import MemoryMeeting, meet
 from horovod_opt.io.loader_stats import LoaderStats
 from horovod_opt.io.node_reader import lifetime
 from horovod_opt.io.node_reader.layout import chunk_bytes
@@ -97,12 +98,13 @@ class StepSource:
 
     def _start(self) -> None:
         data, whole = self.data, self._batches(0)
-        self._order = chunks_for_node(data.order, whole, data.shares.of_node,
-                                      int(data.index.size.sum()) / len(data))
+        self._order = data.order if data.kept_place else chunks_for_node(
+            data.order, whole, data.shares.of_node, int(data.index.size.sum()) / len(data))
         self._rest, self._of = data.rest and data.rest.order, data.order
         self._reader: Optional[Reader] = None
         try:
-            run_together(data.ranks, lambda: self._start_reader(whole))
+            meeting = None if data.kept_place is None else meet(data, self._order)
+            run_together(data.ranks, lambda: self._start_reader(whole, meeting))
             address = "" if self._reader is None else self._reader.address
             addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
             self._member = run_together(data.ranks, lambda: Member(
@@ -114,7 +116,7 @@ class StepSource:
             raise
         self._load_queue = LoadQueue(self._member)
         self.stats = LoaderStats(self._member, len(data.index.parts), data.node.is_reader,
-                                 data.past)
+                                 data.past, data.job_memory)
         data.known_holes.watch(self._member.holes)
         self._end = lifetime.end_when_dropped(
             self, _end, self.stats, data.known_holes, self._member, self._reader)
@@ -135,17 +137,23 @@ class StepSource:
     def _batches(self, position: int) -> Batches:
         return Batches(self.data.order, self.data.shares.count, start=position, **self._sizes)
 
-    def _start_reader(self, batches: Batches) -> None:
+    def _start_reader(self, batches: Batches, meeting: Optional[MemoryMeeting]) -> None:
         data, order = self.data, self._order
         if not data.node.is_reader:
             return
-        sizes = chunk_bytes(data.index, order.chunk_samples)
+        if meeting is None:
+            sizes = chunk_bytes(data.index, order.chunk_samples)
+        else:
+            sizes = data.job_memory.chunk_bytes
+            meeting.settle(data.job_memory, data.epoch)
         memory = data.memory
         need = max(enough_for(
             known, (batches, self._batches(data.position)), data.shares.of_node, sizes,
             range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
             for known in (order, self._rest or order))
         most = memory_limit.limit()
+        if most is not None and data.kept_place is not None:
+            most = max(most - data.kept_place.memory, 0)
         if memory is None:
             memory = with_ahead(need)
             if most is not None:
@@ -159,10 +167,11 @@ class StepSource:
         if most is not None and memory > most:
             raise InputError(
                 f"{origin}{memory_limit.show(memory)}, but this process may use "
-                f"{memory_limit.show(most)} (control group or machine); remedy: a smaller window, "
-                "fewer shards, or a higher limit")
+                f"{memory_limit.show(most)} (control group or machine{_beside(data)}); remedy: a "
+                f"smaller {'cache or ' if _beside(data) else ''}window, fewer shards, or a higher "
+                "limit")
         self._reader = Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
-                              data.threads, chunk_bytes=sizes)
+                              data.threads, chunk_bytes=sizes, job_memory=data.job_memory)
 
     def begin(self, runs_ahead_of: Optional[Epoch] = None, meets: bool = True) -> Epoch:
         """The epoch that comes next, or what is left of it after a state was loaded. One that was
@@ -318,6 +327,12 @@ class StepSource:
             if method is not None:
                 method()
         self._end.now()
+
+
+def _beside(data: Data) -> str:
+    """What of the memory is taken already, for messages."""
+    kept = 0 if data.kept_place is None else data.kept_place.memory
+    return f", less cache={memory_limit.show(kept)}" if kept else ""
 
 
 def _pieces(epoch: Epoch, ranks: Sequence[int], with_masks: bool = False) -> Iterator[Loads]:

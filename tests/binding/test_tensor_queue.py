@@ -1,4 +1,4 @@
-"""Upstream's queue has one tensor of a name at a time. What a plan gives back waits for its turn."""
+"""Upstream's queue has one tensor of a name at a time: what a plan gives back waits its turn."""
 
 from __future__ import annotations
 

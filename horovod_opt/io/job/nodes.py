@@ -29,12 +29,13 @@ def find(ranks: Communication) -> Node:
     common are nodes of their own. Ranks can be told apart further by their `place`."""
     if ranks.size == 1:
         return Node((0,), 0)
-    where = ranks.allgather(f"{_where()} {ranks.place}".encode())
-    own = tuple(rank for rank, place in enumerate(where) if place == where[ranks.rank])
+    places = ranks.allgather(f"{where()} {ranks.place}".encode())
+    own = tuple(rank for rank, place in enumerate(places) if place == places[ranks.rank])
     return Node(own, own.index(ranks.rank))
 
 
-def _where() -> str:
+def where() -> str:
+    """This process's kernel, network namespace and user."""
     try:
         return f"{BOOT_ID.read_text().strip()} {os.readlink(NETWORK)} {os.geteuid()}"
     except OSError:  # no /proc: nothing is known, so nothing is shared

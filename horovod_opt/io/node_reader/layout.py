@@ -103,6 +103,35 @@ def extents_of_chunks(index, chunk_samples: int, chunks: np.ndarray,
                       index.size[samples], mask)
 
 
+class Checks(NamedTuple):
+    """What the job's memory needs of chunks: whether their extents are all of them, uint8[chunks];
+    and of which records they have the bytes, those of chunk i number begin[i] to begin[i + 1] - 1:
+    `place` in the chunk buffer and `size`, int64[records], `crc` uint32[records]. `crc` None: the
+    index has none."""
+
+    are_whole: np.ndarray
+    begin: np.ndarray
+    place: np.ndarray
+    size: np.ndarray
+    crc: Optional[np.ndarray]
+
+
+def checks_of(index, chunk_samples: int, chunks: np.ndarray, places: np.ndarray,
+              mask: Optional[np.ndarray] = None) -> Checks:
+    """Of these chunks, whose parts extents_of_chunks() has put to `places`."""
+    samples, group = samples_of(chunks, chunk_samples, len(index.offset))
+    are_whole = np.ones(len(chunks), np.uint8)
+    rows = np.ones(places.shape, bool) if mask is None else np.repeat(
+        mask[:, np.newaxis], places.shape[1], axis=1)
+    if mask is not None:
+        are_whole[group[~mask]] = 0
+    size = index.size[samples]
+    rows &= size > 0
+    counts = np.bincount(group, rows.sum(axis=1), len(chunks)).astype(np.int64)
+    return Checks(are_whole, np.concatenate([[0], np.cumsum(counts)]), places[rows], size[rows],
+                  None if index.crc is None else index.crc[samples][rows])
+
+
 def bytes_read(index, chunk_samples: int, loads, chunk_bytes: np.ndarray) -> np.ndarray:
     """What is read for each of these loads (schedule.Loads), int64[k]; `chunk_bytes`: what all of
     each chunk takes, int64[chunks]."""

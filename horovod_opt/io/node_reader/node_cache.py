@@ -15,7 +15,7 @@ from horovod_opt.io.errors import DataError, InputError, ReaderEnded, reader_fai
 from horovod_opt.io.job.patience import Wait
 from horovod_opt.io.native_table import Code
 from horovod_opt.io.node_reader import lifetime
-from horovod_opt.io.node_reader.layout import Extents
+from horovod_opt.io.node_reader.layout import Checks, Extents
 from horovod_opt.io.node_reader.record_request import LocatedRecords, RecordRequest, address_of
 from horovod_opt.io.node_reader.step_queue import StepQueue
 
@@ -23,6 +23,20 @@ from horovod_opt.io.node_reader.step_queue import StepQueue
 PATIENCE_MS = 500
 SAME_PLACE = ("call data.load_state_dict() with the same state on every rank, before the loop; "
               "loop over it equally often on all")
+
+
+def loads_for_c(number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
+                extents: Extents, checks: Checks | None) -> native_table.Loads:
+    """Of arrays that stay as long as it is used."""
+    loads = native_table.Loads(len(first), number, *map(address_of, (
+        first, last, extents.bytes, chunk, extents.begin, extents.file, extents.offset,
+        extents.length, extents.place)))
+    if checks is not None:
+        loads.are_whole = address_of(checks.are_whole)
+        if checks.crc is not None:
+            loads.records, loads.record_places, loads.record_sizes, loads.checksums = map(
+                address_of, checks[1:])
+    return loads
 
 
 class ReaderStats(NamedTuple):
@@ -100,10 +114,10 @@ class NodeCache:
         """Which of the job the ranks of this node are, as far as somebody is to be told."""
         self._ranks = tuple(ranks)
 
-    def start(self, threads: int, leave_cached: bool) -> None:
+    def start(self, threads: int, leave_cached: bool, memory: int | None = None) -> None:
         """Starts the reader's threads. `leave_cached`: what is in the page cache stays there, and
-        each rank takes its records from there."""
-        self._check(self._call(self._lib.hio_cache_start, threads, leave_cached))
+        each rank takes its records from there. `memory`: the handle of the job's."""
+        self._check(self._call(self._lib.hio_cache_start, threads, leave_cached, memory))
 
     def announce(self, first: np.ndarray, last: np.ndarray, size: np.ndarray) -> None:
         """Raises InputError if loads of `size` bytes, needed in steps `first` to `last` (int64[n]),
@@ -113,13 +127,11 @@ class NodeCache:
             raise InputError(native.error())
 
     def add(self, number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
-            extents: Extents) -> None:
+            extents: Extents, checks: Checks | None = None) -> None:
         """The next loads, as announced, the first of which has `number`; -1: the next one. Waits
-        while many are not begun."""
-        self._check(self._call(self._lib.hio_cache_add_loads, native_table.Loads(
-            len(first), number, *map(address_of, (
-                first, last, extents.bytes, chunk, extents.begin, extents.file, extents.offset,
-                extents.length, extents.place)))))
+        while many are not begun. `checks`: for the job's memory."""
+        self._check(self._call(self._lib.hio_cache_add_loads,
+                               loads_for_c(number, chunk, first, last, extents, checks)))
 
     def gather(self, rank: int, step: int, records: LocatedRecords, out: np.ndarray) -> np.ndarray:
         """Copies records to `out`, waiting for their loads. Returns a status for each: int32[n]."""

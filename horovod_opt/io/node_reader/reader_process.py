@@ -6,6 +6,7 @@ import queue
 import threading
 import traceback
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from horovod_opt.io.node_reader.handover import HandoverServer
 from horovod_opt.io.node_reader.hole_log import HoleLog
 from horovod_opt.io.node_reader.node_cache import NodeCache, ReaderStats
 
+if TYPE_CHECKING:
+    from horovod_opt.io.kept.job_memory import JobMemory
+
 THREADS = 4
 LEAVE_CACHED = True  # what is in the page cache is not copied into the node cache
-_LOADS_AT_ONCE = 64
+_LOADS_AT_ONCE, _LOADS_TO_CHECK = 64, 8
 _MOST_ADDRESSES = 1 << 44  # bytes of the chunk buffers' address space
 
 
@@ -28,12 +32,14 @@ class Reader:
     `chunk_bytes` int64[chunks] is what each chunk takes, from layout.chunk_bytes() where the caller
     does not know it. Steps begin with `start`. Members come by `address`, a secret that only ranks
     of the job are told. The threads run on the cores of the thread that makes the reader.
+    `job_memory`: where chunks may come from instead of their files.
 
     Raises InputError: values that no node cache can have.
     """
 
     def __init__(self, index, chunk_samples: int, memory: int, ranks: int, threads: int = THREADS,
-                 start: int = 0, chunk_bytes: np.ndarray | None = None):
+                 start: int = 0, chunk_bytes: np.ndarray | None = None,
+                 job_memory: JobMemory | None = None):
         if threads < 1:
             raise InputError(f"threads={threads}; remedy: at least 1")
         self._index, self._chunk_samples = index, chunk_samples
@@ -41,6 +47,7 @@ class Reader:
             chunk_bytes = layout.chunk_bytes(index, chunk_samples)
         self.chunk_bytes = chunk_bytes
         self._ranks = ranks
+        self._job_memory, self._needs_checks = job_memory, job_memory is not None
         self._state = threading.Condition()
         self._closing = False
         self._failure: BaseException | None = None
@@ -53,7 +60,7 @@ class Reader:
         self._server = HandoverServer((self._cache.file, self._holes.file), ranks,
                                       self._rank_ended)
         self._cache.know_files(index)
-        self._cache.start(threads, LEAVE_CACHED)
+        self._cache.start(threads, LEAVE_CACHED, job_memory and job_memory.handle)
         self._feeder = threading.Thread(target=self._feed, name="hio-feed", daemon=True)
         self._feeder.start()
         lifetime.let_go_in_children(self)
@@ -112,6 +119,7 @@ class Reader:
             if self._cache is None:
                 return
             cache, self._cache = self._cache, None
+            self._job_memory = None  # it ends when nobody has it, and this object may stay long
             self._state.notify_all()
         cache.end()
         self._fed.put(None)
@@ -174,18 +182,21 @@ class Reader:
         chunk, first, last = (np.ascontiguousarray(column, np.int64)
                               for column in (loads.chunk, loads.first, loads.last))
         rest = loads.mask
-        for begin in range(0, len(chunk), _LOADS_AT_ONCE):
+        at_once = _LOADS_TO_CHECK if self._needs_checks else _LOADS_AT_ONCE
+        for begin in range(0, len(chunk), at_once):
             if forgotten != self._forgotten:
                 return
-            part, mask = slice(begin, begin + _LOADS_AT_ONCE), None
+            part, mask = slice(begin, begin + at_once), None
             if rest is not None:
                 counts = layout.counts_of(chunk[part], self._chunk_samples,
                                           len(self._index.offset))
                 mask, rest = np.split(rest, [counts.sum()])
-            extents, _ = layout.extents_of_chunks(self._index, self._chunk_samples, chunk[part],
-                                                  mask)
+            extents, places = layout.extents_of_chunks(self._index, self._chunk_samples,
+                                                       chunk[part], mask)
+            checks = layout.checks_of(self._index, self._chunk_samples, chunk[part], places,
+                                      mask) if self._needs_checks else None
             cache.add(number + begin if number >= 0 else -1, chunk[part], first[part], last[part],
-                      extents)
+                      extents, checks)
 
 
 def buffers_for(chunk_bytes: np.ndarray, memory: int) -> int:

@@ -8,11 +8,18 @@
 #include <utility>
 #include <vector>
 
+#include "horovod_opt/csrc/io/kept/job_memory.h"
 #include "horovod_opt/csrc/io/node_cache/cached_records.h"
 #include "horovod_opt/csrc/io/node_cache/gather.h"
 #include "horovod_opt/csrc/io/node_cache/loader.h"
 #include "horovod_opt/csrc/io/node_cache/peer_watch.h"
 #include "horovod_opt/csrc/io/order/step_queue.h"
+#include "horovod_opt_io_abi.h"
+
+// The caller's; the node caches that use it have their own share of it.
+struct HioJobMemory {
+  std::shared_ptr<horovod_opt::io::JobMemory> memory;
+};
 
 struct HioNodeCache {
   explicit HioNodeCache(horovod_opt::io::NodeCacheMemory memory) : cache(std::move(memory)) {}
@@ -42,6 +49,8 @@ Result Guarded(Result failed, const Action& action) {
     return failed;
   }
 }
+
+Load LoadOf(const HioLoads& loads, std::int64_t i);
 
 // HIO_OK while the cache is in use.
 int EndOf(const NodeCache& cache);

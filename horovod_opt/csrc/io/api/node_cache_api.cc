@@ -54,6 +54,22 @@ int Code(GatherResult result, const NodeCache& cache) {
   return EndOf(cache);
 }
 
+Load LoadOf(const HioLoads& loads, std::int64_t i) {
+  Load load{loads.first[i], loads.last[i], loads.bytes[i], {}};
+  if (loads.number >= 0) load.number = loads.number + i;
+  if (loads.chunks != nullptr) load.chunk = loads.chunks[i];
+  for (std::int64_t e = loads.extents[i]; e < loads.extents[i + 1]; ++e) {
+    load.extents.push_back(
+        {loads.files[e], loads.offsets[e], loads.lengths[e], loads.places[e]});
+  }
+  if (loads.are_whole != nullptr) load.is_whole = loads.are_whole[i] != 0;
+  for (std::int64_t r = loads.records == nullptr ? 0 : loads.records[i];
+       loads.records != nullptr && r < loads.records[i + 1]; ++r) {
+    load.records.push_back({loads.record_places[r], loads.record_sizes[r], loads.checksums[r]});
+  }
+  return load;
+}
+
 }  // namespace io
 }  // namespace horovod_opt
 
@@ -94,11 +110,12 @@ int hio_cache_set_files(HioNodeCache* cache, const char* root, int64_t files, co
   });
 }
 
-int hio_cache_start(HioNodeCache* cache, int threads, int leave_cached) {
+int hio_cache_start(HioNodeCache* cache, int threads, int leave_cached, HioJobMemory* memory) {
   return io::Guarded(int{HIO_FAILED}, [&] {
     cache->loader =
         std::make_unique<io::Loader>(cache->cache, cache->files, threads, pread,
-                                     leave_cached ? io::IsCached : io::Loader::Cached());
+                                     leave_cached ? io::IsCached : io::Loader::Cached(),
+                                     memory == nullptr ? nullptr : memory->memory);
     return int{HIO_OK};
   });
 }
@@ -116,16 +133,7 @@ int hio_cache_announce(HioNodeCache* cache, int64_t loads, const int64_t* first,
 int hio_cache_add_loads(HioNodeCache* cache, const HioLoads* loads) {
   return io::Guarded(int{HIO_FAILED}, [&] {
     std::vector<io::Load> next;
-    for (int64_t i = 0; i < loads->count; ++i) {
-      io::Load load{loads->first[i], loads->last[i], loads->bytes[i], {}};
-      if (loads->number >= 0) load.number = loads->number + i;
-      if (loads->chunks != nullptr) load.chunk = loads->chunks[i];
-      for (int64_t e = loads->extents[i]; e < loads->extents[i + 1]; ++e) {
-        load.extents.push_back(
-            {loads->files[e], loads->offsets[e], loads->lengths[e], loads->places[e]});
-      }
-      next.push_back(std::move(load));
-    }
+    for (int64_t i = 0; i < loads->count; ++i) next.push_back(io::LoadOf(*loads, i));
     const bool is_added = cache->loader->Add(std::move(next));
     return is_added ? int{HIO_OK} : io::EndOf(cache->cache);
   });

@@ -46,6 +46,7 @@ class Damages {
   }
 
   void Clear() { count_ = 0; }
+  bool empty() const { return count_ == 0; }
 
  private:
   static constexpr int kRanges = 8;

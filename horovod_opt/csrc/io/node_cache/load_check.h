@@ -14,6 +14,12 @@
 namespace horovod_opt {
 namespace io {
 
+// A record in the chunk buffer, and the CRC-32C that it has by the index.
+struct RecordCheck {
+  std::int64_t place, bytes;
+  std::uint32_t checksum;
+};
+
 // A chunk, needed by ranks of the node in the steps from `first` to `last`.
 struct Load {
   std::int64_t first, last;
@@ -21,6 +27,10 @@ struct Load {
   std::vector<Extent> extents;
   std::int64_t number = -1;  // -1: that after the last one
   std::int64_t chunk = -1;   // -1: nobody compares it
+  // For a ChunkSource: whether the extents are all of the chunk, and their records; none are
+  // compared where the index has no checksums.
+  bool is_whole = false;
+  std::vector<RecordCheck> records = {};
 };
 
 // The node cache's invariants:

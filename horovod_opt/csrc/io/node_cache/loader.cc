@@ -16,6 +16,8 @@ namespace {
 // A process needs its descriptors elsewhere: a loader has at most 64, with those of its ranks.
 constexpr std::size_t kMostOpen = 16;
 constexpr std::size_t kMostQueued = 256;  // loads, of some MiB each: seconds of reading
+// With their records: a MiB for each of the smallest ones.
+constexpr std::size_t kMostQueuedToCheck = 16;
 
 void Raise(std::atomic<std::int64_t>& most, std::int64_t value) {
   if (value > most) most = value;  // the turn's holder alone
@@ -24,11 +26,12 @@ void Raise(std::atomic<std::int64_t>& most, std::int64_t value) {
 }  // namespace
 
 Loader::Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Read read,
-               Cached cached)
+               Cached cached, std::shared_ptr<ChunkSource> source)
     : cache_(cache),
       files_(std::move(files), kMostOpen),
       read_(files_, cache.memory().header().counters, cache.ended_here(), std::move(read)),
       cached_(std::move(cached)),
+      source_(std::move(source)),
       announcement_check_(cache.memory().shape(), cache.memory().entries()),
       addition_check_(announcement_check_),
       has_load_(static_cast<std::size_t>(cache.memory().entries()), false),
@@ -56,7 +59,8 @@ void Loader::Check(const std::vector<Load>& loads) {
 
 bool Loader::Add(std::vector<Load> loads) {
   std::unique_lock<std::mutex> lock(queue_mutex_);
-  queue_changed_.wait(lock, [this] { return ended_ || queue_.size() < kMostQueued; });
+  const std::size_t most = source_ == nullptr ? kMostQueued : kMostQueuedToCheck;
+  queue_changed_.wait(lock, [this, most] { return ended_ || queue_.size() < most; });
   if (ended_) return false;
   LoadCheck check = addition_check_;
   for (const Load& load : loads) {
@@ -158,24 +162,41 @@ void Loader::FreeWhatIsOver(std::int64_t lowest_step) {
 }
 
 void Loader::Read(const NumberedLoad& next) {
+  using Place = ChunkSource::Place;
   NodeCacheMemory& memory = cache_.memory();
-  const bool is_cached = IsCached(next.load);
+  const std::atomic<bool>& stop = cache_.ended_here();
+  const Place place = source_ == nullptr ? Place::kStorage : source_->Find(next.load, stop);
+  // What this node keeps is not to be in the page cache, too.
+  const bool may_be_cached = place == Place::kStorage || place == Place::kPeer;
+  const bool is_cached = may_be_cached && IsCached(next.load);
   if (is_cached) {
     for (const Extent& extent : next.load.extents) {
       memory.header().counters.cached_bytes += extent.bytes;
     }
+  } else if (place == Place::kToKeep) {
+    ReadFromStorage(next);
+    const bool is_read = cache_.end() == End::kNone;  // perhaps not all of it is there
+    source_->Keep(next.load, is_read ? memory.buffer(next.buffer) : nullptr,
+                  is_read && !memory.damages(next.buffer).empty());
+  } else if (place == Place::kStorage ||
+             !source_->Take(next.load, place, memory.buffer(next.buffer), stop)) {
+    ReadFromStorage(next);
   } else {
-    Damages& damages = memory.damages(next.buffer);
-    damages.Clear();
-    for (const Extent& extent : next.load.extents) {
-      read_(extent, memory.buffer(next.buffer), damages);
-    }
+    memory.damages(next.buffer).Clear();
   }
   if (cache_.end() != End::kNone) return;  // perhaps not all of it is there
   ++memory.header().counters.loads;
   cache_.Publish(next.load.number, is_cached ? kCached : next.buffer, next.load.chunk,
                  next.load.last);
   if (next.load.last < cache_.LowestStep()) memory.header().room.Notify();
+}
+
+void Loader::ReadFromStorage(const NumberedLoad& next) {
+  Damages& damages = cache_.memory().damages(next.buffer);
+  damages.Clear();
+  for (const Extent& extent : next.load.extents) {
+    read_(extent, cache_.memory().buffer(next.buffer), damages);
+  }
 }
 
 bool Loader::IsCached(const Load& load) {

@@ -6,10 +6,12 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "horovod_opt/csrc/io/node_cache/chunk_source.h"
 #include "horovod_opt/csrc/io/node_cache/load_check.h"
 #include "horovod_opt/csrc/io/files/open_files.h"
 #include "horovod_opt/csrc/io/node_cache/read_extent.h"
@@ -24,11 +26,11 @@ class Loader {
   // Whether these bytes of an open file need not be read.
   using Cached = std::function<bool(int file, std::int64_t offset, std::int64_t bytes)>;
 
-  // Of `read` see ExtentReader; `cached` may be empty. What a thread throws fails the node cache.
+  // Of `read` see ExtentReader; `cached` may be empty, `source` null. What a thread throws fails the node cache.
   // The threads have the cores of the thread that calls this, and sleep whenever there is nothing
   // to read or no room for it.
   Loader(NodeCache& cache, FileTable files, int threads, ExtentReader::Read read,
-         Cached cached = {});
+         Cached cached = {}, std::shared_ptr<ChunkSource> source = nullptr);
   // Ends the threads, after what they are just reading.
   ~Loader();
 
@@ -54,6 +56,7 @@ class Loader {
   std::size_t EntryOf(std::int64_t load) const;
   void FreeWhatIsOver(std::int64_t lowest_step);
   void Read(const NumberedLoad& next);
+  void ReadFromStorage(const NumberedLoad& next);
   bool IsCached(const Load& load);
   void Pop();
 
@@ -61,6 +64,7 @@ class Loader {
   OpenFiles files_;
   ExtentReader read_;
   const Cached cached_;
+  const std::shared_ptr<ChunkSource> source_;
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;

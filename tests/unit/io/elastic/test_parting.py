@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
 from data_sets import tfrecord
+from events import MINUTE
 from thread_ranks import on_ranks, succeeded
 
 import horovod_opt.io as hio
 from horovod_opt.io import step_source
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.job import nodes
+from horovod_opt.io.node_reader import reader_process
 from horovod_opt.io.step_source import StepSource
 
 COUNT = 60
@@ -84,3 +87,40 @@ def test_ranks_that_have_opened_other_data_say_so(pattern, ranks):
     results = on_ranks(2, open_data)
     assert [type(result) for result in results] == [InputError] * 2
     assert "seed differs between the ranks: 0 on rank 0; 1 on rank 1" in str(results[0])
+
+
+def test_what_is_kept_stays_and_what_another_node_kept_is_read_again(pattern, ranks, monkeypatch):
+    """Each rank is a node; one of the two is left."""
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+    monkeypatch.setattr(nodes, "find", lambda ranks: nodes.Node((ranks.rank,), 0))
+    opened: dict[int, tuple] = {}
+    through = threading.Barrier(2)
+
+    def of_two(communication) -> list[int]:
+        ranks(communication)
+        data = hio.open(pattern, seed=1, chunk_samples=4, elastic=True, cache="1MiB")
+        source = StepSource(data, 5, None, "spread")
+        numbers = take(data, source, 100)
+        opened[communication.rank] = data, source
+        through.wait(MINUTE)
+        return numbers
+
+    assert sorted(sum(succeeded(on_ranks(2, of_two)), [])) == list(range(COUNT))
+    data, _ = opened[0]
+    opened[1][0].close()
+    memory, kept = data.job_memory, data.stats()["kept_bytes"]
+    assert 0 < kept < os.path.getsize(pattern)
+    data.part()
+
+    def alone(communication) -> list[int]:
+        ranks(communication)
+        source = StepSource(data, 5, None, "spread")
+        return [sorted(take(data, source, 100)) for _ in range(3)]
+
+    epochs, = succeeded(on_ranks(1, alone))
+    assert epochs == 3 * [list(range(COUNT))]
+    assert data.job_memory is memory
+    stats = data.stats()
+    assert stats["kept_bytes"] > kept
+    assert stats["node_bytes_read"] <= os.path.getsize(pattern)
+    data.close()

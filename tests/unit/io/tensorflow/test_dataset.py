@@ -18,6 +18,7 @@ tf = pytest.importorskip("tensorflow")
 
 import horovod_opt.io as hio
 from horovod_opt.io import data_opener
+from horovod_opt.io.node_reader import reader_process
 
 pytestmark = pytest.mark.usefixtures("source")
 COUNT = 300
@@ -49,6 +50,26 @@ def test_every_sample_once_in_each_epoch_though_nobody_counts(tfrecords):
             assert len(epoch) == int(ds.cardinality()) == 10
             assert sorted(sum(epoch, [])) == list(range(COUNT))
         assert data.stats()["samples"] == 2 * COUNT
+
+
+def test_what_is_kept_comes_from_other_nodes(tfrecords, monkeypatch):
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+    through = threading.Barrier(2)
+
+    def on_rank(open_data, rank: int):
+        with open_data(tfrecords, seed=5, chunk_samples=16, cache="1MiB") as data:
+            ds = hio.tensorflow.dataset(data, 16, epochs=3)
+            epochs = [loop(ds) for _ in range(3)]
+            through.wait(MINUTE)
+            return epochs, data.stats()
+
+    epochs, stats = zip(*succeeded(in_job(2, on_rank, 1)))
+    for of_ranks in zip(*epochs):
+        assert sorted(sum(sum(of_ranks, []), [])) == list(range(COUNT))
+    whole = os.path.getsize(tfrecords.replace("*", "a"))
+    assert sum(node["node_bytes_read"] for node in stats) <= whole
+    assert sum(node["peer_bytes"] for node in stats) > whole // 2
+    assert sum(node["fallback_bytes"] for node in stats) == 0
 
 
 def test_the_order_is_pytorchs(tfrecords):

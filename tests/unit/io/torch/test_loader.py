@@ -47,6 +47,20 @@ def taken(loader) -> list[list[int]]:
     return [batch.tolist() for batch in loader]
 
 
+@pytest.mark.parametrize("options", [{}, {"workers": 2}, {"prefetch": 0}])
+def test_what_is_kept_is_not_read_again(tfrecords, monkeypatch, options):
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        loader = hio.torch.loader(data, 32, decode=number, epochs=3)
+        before = [taken(loader) for _ in range(3)]
+    with hio.open(tfrecords, seed=5, chunk_samples=16, cache="1MiB") as data:
+        loader = hio.torch.loader(data, 32, decode=number, epochs=3, **options)
+        assert [taken(loader) for _ in range(3)] == before
+        whole = sum(map(os.path.getsize, glob(tfrecords)))
+        assert data.stats()["node_bytes_read"] <= whole
+        assert data.stats()["kept_bytes"] <= whole
+
+
 @pytest.mark.parametrize("options", [{}, {"workers": 2}, {"threads": 3}, {"prefetch": 0}])
 def test_every_sample_once_in_each_epoch(tfrecords, options):
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:

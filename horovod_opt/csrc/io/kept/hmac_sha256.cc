@@ -1,0 +1,97 @@
+#include "horovod_opt/csrc/io/kept/hmac_sha256.h"
+
+#include <cstdint>
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+constexpr std::size_t kBlock = 64;  // bytes
+
+// The first 32 bits of the fractional parts of the cube roots of the first 64 primes (4.2.2).
+constexpr std::uint32_t kRounds[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+std::uint32_t Rotate(std::uint32_t word, int bits) { return word >> bits | word << (32 - bits); }
+
+void AddBlock(const unsigned char* block, std::array<std::uint32_t, 8>& hash) {
+  std::uint32_t w[64];
+  for (int i = 0; i < 16; ++i) {
+    w[i] = static_cast<std::uint32_t>(block[4 * i]) << 24 | block[4 * i + 1] << 16 |
+           block[4 * i + 2] << 8 | block[4 * i + 3];
+  }
+  for (int i = 16; i < 64; ++i) {
+    const std::uint32_t s0 = Rotate(w[i - 15], 7) ^ Rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
+    const std::uint32_t s1 = Rotate(w[i - 2], 17) ^ Rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
+    w[i] = w[i - 16] + s0 + w[i - 7] + s1;
+  }
+  auto [a, b, c, d, e, f, g, h] = hash;
+  for (int i = 0; i < 64; ++i) {
+    const std::uint32_t s1 = Rotate(e, 6) ^ Rotate(e, 11) ^ Rotate(e, 25);
+    const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRounds[i] + w[i];
+    const std::uint32_t s0 = Rotate(a, 2) ^ Rotate(a, 13) ^ Rotate(a, 22);
+    const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+    h = g;
+    g = f;
+    f = e;
+    e = d + t1;
+    d = c;
+    c = b;
+    b = a;
+    a = t1 + t2;
+  }
+  const std::uint32_t added[] = {a, b, c, d, e, f, g, h};
+  for (std::size_t i = 0; i < hash.size(); ++i) hash[i] += added[i];
+}
+
+std::string TextOf(const Digest& digest) {
+  return std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
+}
+
+}  // namespace
+
+Digest Sha256(const std::string& data) {
+  std::array<std::uint32_t, 8> hash = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::string padded = data + '\x80';
+  padded.resize((padded.size() + 8 + kBlock - 1) / kBlock * kBlock, '\0');
+  const std::uint64_t bits = std::uint64_t{8} * data.size();
+  for (std::size_t i = 0; i < 8; ++i) {
+    padded[padded.size() - 1 - i] = static_cast<char>(bits >> 8 * i);
+  }
+  for (std::size_t begin = 0; begin < padded.size(); begin += kBlock) {
+    AddBlock(reinterpret_cast<const unsigned char*>(padded.data()) + begin, hash);
+  }
+  Digest digest;
+  for (std::size_t i = 0; i < digest.size(); ++i) {
+    digest[i] = static_cast<unsigned char>(hash[i / 4] >> (24 - 8 * (i % 4)));
+  }
+  return digest;
+}
+
+Digest HmacSha256(const std::string& key, const std::string& data) {
+  std::string inner = key.size() > kBlock ? TextOf(Sha256(key)) : key;
+  inner.resize(kBlock, '\0');
+  std::string outer = inner;
+  for (char& byte : inner) byte = static_cast<char>(byte ^ 0x36);
+  for (char& byte : outer) byte = static_cast<char>(byte ^ 0x5c);
+  return Sha256(outer + TextOf(Sha256(inner + data)));
+}
+
+bool AreEqual(const Digest& one, const Digest& other) {
+  unsigned char difference = 0;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    difference = static_cast<unsigned char>(difference | (one[i] ^ other[i]));
+  }
+  return difference == 0;
+}
+
+}  // namespace io
+}  // namespace horovod_opt

@@ -1,0 +1,200 @@
+#include "horovod_opt/csrc/io/kept/job_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "horovod_opt/csrc/io/files/crc32c.h"
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+constexpr std::size_t kMostOpenToKeep = 8;
+// Bytes between two extents that are sent along: a request costs more than they do.
+constexpr std::int64_t kSentAlong = 16 << 10;
+
+bool IsGood(const Load& load, const char* buffer) {
+  return std::all_of(load.records.begin(), load.records.end(), [buffer](const RecordCheck& record) {
+    return Crc32c(0, buffer + record.place, static_cast<std::size_t>(record.bytes)) ==
+           record.checksum;
+  });
+}
+
+// The extents of a load come one after the other in its chunk buffer.
+std::vector<ChunkRange> RangesOf(const Load& load, char* buffer) {
+  std::vector<ChunkRange> ranges;
+  for (const Extent& extent : load.extents) {
+    if (!ranges.empty() && extent.place - ranges.back().end <= kSentAlong) {
+      ranges.back().end = std::max(ranges.back().end, extent.place + extent.bytes);
+    } else {
+      ranges.push_back({extent.place, extent.place + extent.bytes, buffer + extent.place});
+    }
+  }
+  return ranges;
+}
+
+std::int64_t BytesOf(const Load& load) {
+  std::int64_t bytes = 0;
+  for (const Extent& extent : load.extents) bytes += extent.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+JobMemory::JobMemory(std::vector<std::int64_t> bytes, const std::string& folder,
+                     const Fingerprint& fingerprint, FileTable files, Options options)
+    : fingerprint_(fingerprint),
+      options_(options),
+      chunks_(std::move(bytes), folder),
+      files_(std::move(files), kMostOpenToKeep),
+      read_(files_, storage_counters_, stop_, pread) {}
+
+JobMemory::~JobMemory() { Stop(); }
+
+std::string JobMemory::Serve(const std::string& host, const std::string& secret) {
+  auto server = std::make_unique<ChunkServer>(
+      chunks_, fingerprint_, host, secret, [this](std::int64_t chunk) { Want(chunk); },
+      counters_.served_bytes, options_.server);
+  const std::string port = server->port();
+  {
+    std::lock_guard<std::mutex> lock(server_mutex_);
+    server.swap(server_);
+  }
+  chunks_.OnChange([this] { WakeServer(); });
+  return port;  // one of before ends without the lock: its thread may be about to take it
+}
+
+void JobMemory::WakeServer() {
+  std::lock_guard<std::mutex> lock(server_mutex_);
+  if (server_ != nullptr) server_->Wake();
+}
+
+void JobMemory::SetHomes(const std::vector<std::int32_t>& homes, int self,
+                         std::vector<PeerNode> nodes) {
+  std::vector<bool> is_here;
+  for (const std::int32_t home : homes) is_here.push_back(home == self);
+  chunks_.SetHomes(is_here);
+  auto table = std::shared_ptr<Table>(new Table{
+      homes, self,
+      ChunkClient(
+          std::move(nodes), fingerprint_,
+          [this](int node, const std::string& why) { AddEvent({EventKind::kLost, node, why}); },
+          options_.client)});
+  std::lock_guard<std::mutex> lock(mutex_);
+  table_.swap(table);
+}
+
+std::shared_ptr<JobMemory::Table> JobMemory::table() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return table_;
+}
+
+ChunkSource::Place JobMemory::Find(const Load& load, const std::atomic<bool>& stop) {
+  const auto known = table();
+  if (stop_ || known == nullptr || load.chunk < 0) return Place::kStorage;
+  const std::int32_t home = known->homes[static_cast<std::size_t>(load.chunk)];
+  if (home == kNowhere) return Place::kStorage;
+  if (home != known->self) return Place::kPeer;
+  if (load.is_whole && chunks_.Claim(load.chunk)) return Place::kToKeep;
+  Want(load.chunk);
+  if (chunks_.Await(load.chunk, stop) == KeptChunks::State::kKept) return Place::kHere;
+  if (!stop) counters_.fallback_bytes += BytesOf(load);
+  return Place::kStorage;
+}
+
+bool JobMemory::Take(const Load& load, Place place, char* buffer, const std::atomic<bool>& stop) {
+  const std::vector<ChunkRange> ranges = RangesOf(load, buffer);
+  if (place == Place::kHere) {
+    return std::all_of(ranges.begin(), ranges.end(),
+                       [&](const ChunkRange& range) {
+                         return chunks_.Read(load.chunk, range.begin, range.end - range.begin,
+                                             range.to);
+                       }) &&
+           IsGood(load, buffer);
+  }
+  const auto known = table();
+  if (stop_ || known == nullptr) return false;
+  const std::int32_t home = known->homes[static_cast<std::size_t>(load.chunk)];
+  if (home == kNowhere || home == known->self) return false;  // there are other homes since
+  const ChunkClient::Result result = known->client.Fetch(home, load.chunk, ranges, stop);
+  if (result == ChunkClient::Result::kThere && IsGood(load, buffer)) {
+    counters_.peer_requests += static_cast<std::int64_t>(ranges.size());
+    for (const ChunkRange& range : ranges) counters_.peer_bytes += range.end - range.begin;
+    return true;
+  }
+  if (result != ChunkClient::Result::kStopped) counters_.fallback_bytes += BytesOf(load);
+  return false;
+}
+
+void JobMemory::Keep(const Load& load, const char* buffer, bool is_damaged) {
+  if (buffer == nullptr) {
+    chunks_.Release(load.chunk);
+  } else if (is_damaged || !IsGood(load, buffer)) {
+    chunks_.Refuse(load.chunk);
+  } else if (const int error = chunks_.Keep(load.chunk, buffer)) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (std::exchange(lacks_room_, true)) return;
+    lock.unlock();
+    AddEvent({EventKind::kNoRoom, load.chunk, std::generic_category().message(error)});
+  }
+}
+
+void JobMemory::Want(std::int64_t chunk) {
+  if (!chunks_.Claim(chunk)) return;
+  AddEvent({EventKind::kWanted, chunk, ""});
+  if (stop_) chunks_.Release(chunk);  // perhaps nobody waits for events any more
+}
+
+void JobMemory::AddEvent(Event event) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  events_.push_back(std::move(event));
+  has_event_.notify_one();
+}
+
+JobMemory::Event JobMemory::Wait() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  has_event_.wait(lock, [this] { return stop_ || !events_.empty(); });
+  if (stop_) return {EventKind::kStop, 0, ""};
+  Event event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+void JobMemory::Fill(const Load& load) try {
+  std::vector<char> buffer(static_cast<std::size_t>(load.bytes));
+  Damages damages{};
+  for (const Extent& extent : load.extents) read_(extent, buffer.data(), damages);
+  Keep(load, stop_ ? nullptr : buffer.data(), !damages.empty());
+} catch (const std::bad_alloc&) {
+  Refuse(load.chunk);
+}
+
+void JobMemory::Stop() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stop_.exchange(true)) return;
+    has_event_.notify_all();
+  }
+  chunks_.OnChange(nullptr);
+  std::unique_ptr<ChunkServer> server;
+  {
+    std::lock_guard<std::mutex> lock(server_mutex_);
+    server.swap(server_);
+  }
+  server.reset();  // without the lock: its thread may be about to take it
+  chunks_.Close();
+  std::lock_guard<std::mutex> lock(mutex_);
+  table_.reset();
+}
+
+void JobMemory::Forget() {
+  close(chunks_.file().number());
+  if (server_ != nullptr) close(server_->listener().number());
+}
+
+}  // namespace io
+}  // namespace horovod_opt

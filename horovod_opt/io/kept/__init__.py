@@ -1,0 +1,1 @@
+"""The job's memory: chunks that nodes keep for each other (DeepIO)."""

@@ -1,0 +1,246 @@
+"""`cache=`: what a job has read once comes from its nodes' memory, in the order of before."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from data_sets import tfrecord
+from events import MINUTE, thread_names, wait_until
+from thread_ranks import in_job, succeeded
+
+import horovod_opt.io as hio
+from horovod_opt.io.decoder import read_step
+from horovod_opt.io.errors import InputError
+from horovod_opt.io.node_reader import reader_process
+from horovod_opt.io.step_source import StepSource
+
+SIZE, SAMPLES, FRAME = 3000, 1200, 16
+WHOLE = SAMPLES * (SIZE + FRAME)
+ORDER = {"seed": 5, "chunk_samples": 20, "shards": 4, "window": 3}
+
+
+@pytest.fixture
+def pattern(tmp_path, monkeypatch) -> str:
+    """Records in three files, that are read though they are in the page cache."""
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+    (tmp_path / "data").mkdir()
+    per_file = SAMPLES // 3
+    for file in range(3):
+        tfrecord(tmp_path / "data" / f"{file}.tfrecord", (
+            number.to_bytes(4, "little") * (SIZE // 4)
+            for number in range(file * per_file, (file + 1) * per_file)))
+    return str(tmp_path / "data" / "*.tfrecord")
+
+
+def take_epoch(data, source) -> list[list[int]]:
+    """Samples of each step, as their bytes say."""
+    steps = []
+    for step in source.samples(source.begin()):
+        records = read_step(data, source.member, step, True).samples.plain()
+        assert [int.from_bytes(record[:4], "little") for record in records] == (
+            step.samples.tolist())
+        assert all(record == record[:4] * (SIZE // 4) for record in records)
+        steps.append(step.samples.tolist())
+        data.advance(step.info.epoch, step.info.end)
+    return steps
+
+
+def read(pattern: str, nodes: int, local: int, epochs: int = 3, loaders: bool = False,
+         between=lambda data, rank, epoch: None, state: dict | None = None, **options):
+    """Samples of each step of each rank, and what each node counted when all were through.
+    `loaders`: each epoch has one of its own. `between` is called before each, by all ranks."""
+    through = threading.Barrier(nodes * local)
+
+    def on_rank(open_data, rank: int):
+        with open_data(pattern, **{**ORDER, **options}) as data:
+            if state is not None:
+                data.load_state_dict(state)
+            steps, source = [], None
+            for epoch in range(epochs):
+                if source is None or loaders:
+                    source = StepSource(data, 10, None, "spread", None if loaders else epochs)
+                through.wait(MINUTE)
+                between(data, rank, epoch)
+                through.wait(MINUTE)
+                steps += take_epoch(data, source)
+                through.wait(MINUTE)
+                stats = data.stats()
+                if loaders:
+                    source.close()
+            through.wait(MINUTE)
+            return steps, stats
+
+    steps, stats = zip(*succeeded(in_job(nodes * local, on_rank, local)))
+    return list(steps), list(stats[::local])
+
+
+def total(stats: list[dict], name: str) -> int:
+    return sum(node[name] for node in stats)
+
+
+@pytest.mark.parametrize("nodes, local", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)])
+def test_storage_is_read_once_and_the_order_is_that_of_before(pattern, nodes, local):
+    without, before = read(pattern, nodes, local)
+    kept, stats = read(pattern, nodes, local, cache=2 * WHOLE)
+    assert kept == without
+    assert total(before, "node_bytes_read") > 2.9 * SAMPLES * SIZE
+    assert total(stats, "node_bytes_read") <= WHOLE
+    assert SAMPLES * SIZE <= total(stats, "kept_bytes") <= WHOLE
+    assert total(stats, "fallback_bytes") == 0
+    assert total(stats, "peer_bytes") == total(stats, "served_bytes")
+    assert (total(stats, "peer_bytes") > 0) == (nodes > 1)
+
+
+@pytest.mark.parametrize("nodes, part", [(1, 0.5), (2, 0.5), (2, 0.25)])
+def test_a_part_that_is_kept_saves_that_part_of_the_reading(pattern, nodes, part):
+    """Of chunks of 60 KB each, which take whole pages."""
+    steps, stats = read(pattern, nodes, 1, cache=int(part * WHOLE * 1.02 / nodes))
+    assert steps == read(pattern, nodes, 1)[0]
+    assert total(stats, "kept_bytes") == pytest.approx(part * WHOLE, rel=0.07)
+    assert total(stats, "kept_bytes") <= part * WHOLE * 1.02
+    # Records at the ends of what is read in pieces lack their frames.
+    expected = WHOLE + 2 * (WHOLE - total(stats, "kept_bytes"))
+    assert total(stats, "node_bytes_read") == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("options", [
+    {"shuffle": False, "shards": None, "window": None, "chunk_samples": 50},
+    {"shards": 1, "window": 100}, {"shards": 3}], ids=["in order", "whole", "shared"])
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_chunks_of_which_nodes_take_parts_are_read_once(pattern, nodes, options):
+    steps, stats = read(pattern, nodes, 1, cache=WHOLE, **options)
+    assert sorted(sum((sum(rank, []) for rank in steps), [])) == sorted(3 * list(range(SAMPLES)))
+    assert steps == read(pattern, nodes, 1, **options)[0]
+    assert total(stats, "node_bytes_read") <= WHOLE
+    assert total(stats, "fallback_bytes") == 0
+
+
+def test_a_folder_keeps_them_as_memory_does(pattern, tmp_path):
+    steps, stats = read(pattern, 2, 1, cache=WHOLE, cache_in=str(tmp_path))
+    assert steps == read(pattern, 2, 1)[0]
+    assert total(stats, "node_bytes_read") <= WHOLE
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]  # it has no name
+
+
+def test_loaders_that_are_made_anew_find_what_earlier_ones_have_read(pattern):
+    steps, stats = read(pattern, 2, 1, loaders=True, cache=WHOLE)
+    assert sorted(sum((sum(rank, []) for rank in steps), [])) == sorted(3 * list(range(SAMPLES)))
+    assert total(stats, "node_bytes_read") <= WHOLE
+    assert total(stats, "fallback_bytes") == 0
+
+
+def test_a_state_fits_any_cache_and_number_of_nodes(pattern):
+    place = {}
+
+    def save(data, rank: int, epoch: int) -> None:
+        if epoch == 1:
+            place.update(data.state_dict())
+
+    whole = read(pattern, 2, 1, between=save, cache=WHOLE)[0]
+    for nodes, local, cache in ((1, 2, None), (2, 1, WHOLE // 8), (1, 2, 2 * WHOLE)):
+        again = read(pattern, nodes, local, epochs=2, state=dict(place), cache=cache)[0]
+        per_epoch = len(again[0]) // 2
+        for step in range(2 * per_epoch):  # each step has the same samples, whoever takes them
+            assert sorted(sum((rank[step] for rank in again), [])) == sorted(
+                sum((rank[per_epoch + step] for rank in whole), []))
+
+
+def test_what_a_node_kept_that_has_ended_comes_from_storage(pattern):
+    """Only its part of the memory has, in the middle of the job."""
+    def lose(data, rank: int, epoch: int) -> None:
+        if epoch == 1 and rank == 1:
+            data.job_memory._handle.stop()
+
+    steps, stats = read(pattern, 2, 1, epochs=4, between=lose, cache=2 * WHOLE)
+    assert steps == read(pattern, 2, 1, epochs=4)[0]
+    assert stats[0]["fallback_bytes"] > 0
+    assert WHOLE < total(stats, "node_bytes_read") < 4 * WHOLE
+
+
+def test_several_nodes_need_checksums(pattern, tmp_path):
+    for number in range(20):
+        (tmp_path / "files").mkdir(exist_ok=True)
+        (tmp_path / "files" / str(number)).write_bytes(b"file")
+    errors = in_job(2, lambda open_data, rank: StepSource(open_data(
+        str(tmp_path / "files"), checksums=False, cache=WHOLE), 2, None, "spread"), 1)
+    assert [type(error) for error in errors] == [InputError, InputError]
+    assert str(errors[0]) == str(errors[1])
+    assert re.search(r"cache=\d+ on 2 nodes, and an index without checksums.*; remedy: ",
+                     str(errors[0]))
+    with hio.open(str(tmp_path / "files"), checksums=False, cache=WHOLE) as data:  # one does not
+        source = StepSource(data, 2, None, "spread", 3)
+        for _ in range(3):
+            for step in source.samples(source.begin()):
+                assert read_step(data, source.member, step, True).samples.plain() == [b"file"] * 2
+                data.advance(step.info.epoch, step.info.end)
+        assert data.stats()["node_bytes_read"] == 20 * len(b"file")
+
+
+def flip(pattern: str, number: int) -> None:
+    """A byte of a record."""
+    path = Path(pattern).parent / f"{number // 400}.tfrecord"
+    status = path.stat()
+    with open(path, "r+b") as file:
+        file.seek(number % 400 * (SIZE + FRAME) + 12 + 100)
+        file.write(b"\xff")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_damaged_record_is_left_out_as_without_a_cache(pattern, nodes):
+    hio.open(pattern).close()  # has the index
+    bad = sorted(random.Random(3).sample(range(SAMPLES), 5))
+    for number in bad:
+        flip(pattern, number)
+
+    def on_rank(open_data, rank: int):
+        with open_data(pattern, **ORDER, bad="skip", cache=2 * WHOLE) as data:
+            source = StepSource(data, 10, None, "spread", 2)
+            taken = []
+            for _ in range(2):
+                for step in source.samples(source.begin()):
+                    samples = read_step(data, source.member, step, True).samples
+                    taken += [int.from_bytes(record[:4], "little") for record in samples.plain()]
+                    data.advance(step.info.epoch, step.info.end)
+            through.wait(MINUTE)
+            return taken, data.stats()
+
+    through = threading.Barrier(nodes)
+    taken, stats = zip(*succeeded(in_job(nodes, on_rank, 1)))
+    good = sorted(set(range(SAMPLES)) - set(bad))
+    assert sorted(sum(taken, [])) == sorted(2 * good)
+    # The chunks with these records have no place; all others are kept.
+    assert total(stats, "kept_bytes") <= WHOLE - 4 * 20 * SIZE
+
+
+def test_what_is_not_used_any_more_ends(pattern):
+    def keeps() -> bool:
+        return ("hio-serve\n" in thread_names()
+                or "hio-keep" in (thread.name for thread in threading.enumerate()))
+
+    def on_rank(open_data, rank: int):
+        data = open_data(pattern, **ORDER, cache=WHOLE)
+        take_epoch(data, StepSource(data, 10, None, "spread", 1))
+        through.wait(MINUTE)
+        assert keeps()
+        through.wait(MINUTE)
+        del data  # nobody closes it
+
+    through = threading.Barrier(2)
+    succeeded(in_job(2, on_rank, 1))
+    wait_until(lambda: not keeps())
+
+
+def test_closed_data_still_counts(pattern):
+    with hio.open(pattern, **ORDER, cache=WHOLE) as data:
+        source = StepSource(data, 10, None, "spread")
+        take_epoch(data, source)
+        assert data.stats()["kept_bytes"] > 0
+    stats = data.stats()
+    assert stats["kept_bytes"] == 0
+    assert SAMPLES * SIZE <= stats["node_bytes_read"] <= 2 * WHOLE  # it reads ahead
