@@ -7,6 +7,7 @@ import importlib.util
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -51,6 +52,32 @@ def compile_library(source: Path, output: Path, framework: str) -> Path:
     return _compile(LIBRARIES[framework],
                     [f"-I{HERE}", str(source), "-shared", str(installed_libraries()[framework])],
                     output)
+
+
+# In a process of its own: what a function of the library says of each text on standard input.
+_SAY = """
+import ctypes
+import importlib
+import json
+import sys
+
+framework, library, name = sys.argv[1:]
+importlib.import_module(f"horovod.{framework}")  # loads the library that ours is linked with
+function = getattr(ctypes.CDLL(library), name)
+function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
+print(json.dumps([function(text.encode()).decode() for text in json.load(sys.stdin)]))
+"""
+
+
+def sayings(source: Path, function: str, texts: list[str], folder: Path) -> list[str]:
+    """What the C function of the source, char* to char*, returns for each text."""
+    framework = next(iter(installed_libraries()))
+    library = compile_library(source, folder / f"{function}.so", framework)
+    run = subprocess.run([sys.executable, "-c", _SAY, framework, str(library), function],
+                         cwd=folder, check=False, text=True, input=json.dumps(texts),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
 
 
 def compile_with_gloo(source: Path, output: Path, *options: str) -> Path:

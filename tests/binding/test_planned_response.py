@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
-from against_horovod import HERE, compile_library, installed_libraries
+from against_horovod import HERE, sayings
 
 from graph_analysis.reductions import AVERAGE, MIN, SUM
 
@@ -26,21 +22,6 @@ CASES = {
                                          [("a", 5, [3, 0, 7]), ("b", 6, [3, 0, 7])]),
 }
 
-# In a process of its own: prints what planned_response.cc says of each case on standard input.
-RESPOND = """
-import ctypes
-import importlib
-import json
-import sys
-
-framework, library = sys.argv[1:]
-importlib.import_module(f"horovod.{framework}")  # loads the library that ours is linked with
-planned_responses = ctypes.CDLL(library).planned_responses
-planned_responses.restype, planned_responses.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
-print(json.dumps([planned_responses(case.encode()).decode() for case in json.load(sys.stdin)]))
-"""
-
-
 def text(name: str) -> str:
     """The case as planned_response.cc reads it."""
     reduce_op, prescale, postscale, threshold, tensors = CASES[name]
@@ -53,16 +34,11 @@ def text(name: str) -> str:
 @pytest.fixture(scope="module")
 def responses(tmp_path_factory) -> dict[str, dict[str, list[str]]]:
     """By case and kind of line."""
-    framework = next(iter(installed_libraries()))
-    folder = tmp_path_factory.mktemp("binding")
-    library = compile_library(HERE / "planned_response.cc", folder / "respond.so", framework)
-    command = [sys.executable, "-c", RESPOND, framework, str(library)]
-    run = subprocess.run(command, cwd=folder, check=False, text=True,
-                         input=json.dumps([text(name) for name in CASES]),
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert run.returncode == 0, run.stderr
+    lines_of_cases = sayings(HERE / "planned_response.cc", "planned_responses",
+                             [text(name) for name in CASES],
+                             tmp_path_factory.mktemp("binding"))
     by_case: dict[str, dict[str, list[str]]] = {}
-    for name, lines in zip(CASES, json.loads(run.stdout)):
+    for name, lines in zip(CASES, lines_of_cases):
         by_case[name] = {"negotiated": [], "planned": [], "entry": []}
         for line in lines.splitlines():
             kind, _, what = line.partition(" ")

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from collections import defaultdict
 
-import pytest
-from against_horovod import HERE, compile_library, installed_libraries
+from against_horovod import HERE, sayings
 
 PROGRAMS, ACTIONS = 8, 1000
 NAMES = ("a", "b", "c")
 DUPLICATE = "the same name as another tensor"
-
-# In a process of its own: prints what tensor_queue.cc says of each program on standard input.
-RUN = """
-import ctypes
-import importlib
-import json
-import sys
-
-framework, library = sys.argv[1:]
-importlib.import_module(f"horovod.{framework}")  # loads the library that ours is linked with
-run = ctypes.CDLL(library).queue_program
-run.restype, run.argtypes = ctypes.c_char_p, [ctypes.c_char_p]
-print(json.dumps([run(program.encode()).decode() for program in json.load(sys.stdin)]))
-"""
 
 
 def draw(rng: random.Random) -> tuple[str, list[str]]:
@@ -59,22 +41,13 @@ def draw(rng: random.Random) -> tuple[str, list[str]]:
     return "\n".join(lines), expected
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    framework = next(iter(installed_libraries()))
-    folder = tmp_path_factory.mktemp("binding")
-    return framework, compile_library(HERE / "tensor_queue.cc", folder / "queue.so", framework)
-
-
-def test_the_next_of_a_name_follows_when_the_one_before_is_answered(library):
+def test_the_next_of_a_name_follows_when_the_one_before_is_answered(tmp_path):
     rng = random.Random(7)
     programs = [draw(rng) for _ in range(PROGRAMS)]
-    run = subprocess.run([sys.executable, "-c", RUN, *map(str, library)], check=False, text=True,
-                         input=json.dumps([text for text, _ in programs]),
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert run.returncode == 0, run.stderr
-    for (text, expected), said in zip(programs, json.loads(run.stdout)):
-        *lines, end = [line.strip() for line in said.splitlines()]
+    said = sayings(HERE / "tensor_queue.cc", "queue_program", [text for text, _ in programs],
+                   tmp_path)
+    for (text, expected), lines in zip(programs, map(str.splitlines, said)):
+        *lines, end = map(str.strip, lines)
         assert len(lines) + 1 == len(expected), text
         for line, right in zip(lines, expected):
             assert (right in line) if right == DUPLICATE else line == right, text

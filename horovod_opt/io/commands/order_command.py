@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from horovod_opt.arguments import positive
+from horovod_opt.io.commands.exit_status import exit_status
 from horovod_opt.io.commands.index_command import PATTERN, data_pattern
 from horovod_opt.io.progress import show_bar
 
@@ -65,16 +65,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 def run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from horovod_opt.io.errors import DataError, InputError
-
-    try:
-        return _show(options, Console(highlight=False))
-    except InputError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return 2
-    except DataError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return 1
+    return exit_status(NAME, lambda: _show(options, Console(highlight=False)))
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:

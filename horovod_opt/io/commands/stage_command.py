@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from horovod_opt.arguments import not_negative, positive
+from horovod_opt.io.commands.exit_status import exit_status
 from horovod_opt.io.progress import show_bar
 
 TYPE_CHECKING = False  # the command starts without numpy
@@ -48,16 +48,7 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from horovod_opt.io.errors import DataError, InputError
-
-    try:
-        return _run(options)
-    except InputError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return 2
-    except DataError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return 1
+    return exit_status(NAME, lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:

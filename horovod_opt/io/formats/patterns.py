@@ -22,6 +22,12 @@ _PIPE = "pipe:"
 def absolute(pattern: Pattern) -> tuple[str, ...]:
     """A pattern's paths and globs, each absolute, sorted, without braces. Raises InputError if it
     is none, and for what is not in a file system."""
+    return tuple(sorted({os.path.abspath(os.path.expanduser(path))
+                         for text in texts_of(pattern) for path in _paths(text)}))
+
+
+def texts_of(pattern: Pattern) -> list[str]:
+    """What a pattern consists of, as it was given. Raises InputError if it is none."""
     items = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
     try:
         texts = [os.fspath(item) for item in items]
@@ -29,8 +35,7 @@ def absolute(pattern: Pattern) -> tuple[str, ...]:
         texts = []
     if not texts or not all(isinstance(text, str) and text and "\0" not in text for text in texts):
         raise InputError(f"{pattern!r} names no data; remedy: a path, a glob, or a list of them")
-    return tuple(sorted({os.path.abspath(os.path.expanduser(path))
-                         for text in texts for path in _paths(text)}))
+    return texts
 
 
 def root_of(patterns: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Optional, Union
 
 from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.formats import pack_folder
-from horovod_opt.io.formats.patterns import Pattern, expand
+from horovod_opt.io.formats.patterns import Pattern, expand, texts_of
 from horovod_opt.io.index import build_lock
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
@@ -57,16 +57,8 @@ def stage_together(ranks: Communication, pattern: Pattern,
 
 def addresses(pattern: Pattern) -> list[str]:
     """A pattern's URLs, paths and globs, each absolute, sorted. Raises InputError if it is none."""
-    items = [pattern] if isinstance(pattern, (str, os.PathLike)) else pattern
-    try:
-        texts = [os.fspath(item) for item in items]
-    except TypeError:
-        texts = []
-    if not texts or not all(isinstance(text, str) and text and "\0" not in text for text in texts):
-        raise InputError(f"{pattern!r} names no data; remedy: a URL, a path, a glob, or a list of "
-                         "them")
     return sorted({path if is_url(path) else os.path.abspath(os.path.expanduser(path))
-                   for text in texts for path in expand(text)})
+                   for text in texts_of(pattern) for path in expand(text)})
 
 
 def folder_of(places: list[str], stage_in: Union[str, os.PathLike]) -> Path:
