@@ -70,6 +70,7 @@ def test_epochs(job, need, data, controller, ranks, workers):
         2 * (TRAINING + VALIDATION) + 2 * VALIDATION)
     assert reports[0]["node_bytes"] >= reports[0]["read"]["node_bytes_read"]
     assert [rank["node_bytes"] for rank in reports[1:]] == [0] * (ranks - 1)  # counted once
+    assert [rank["unheard"] for rank in reports] == [[]] * ranks
 
 
 def most_pieces(reports: list[dict]) -> int:

@@ -53,6 +53,7 @@ HorovodOptStats ReadStats(State& state) {
   ThreadUsage background;
   {
     std::lock_guard<std::mutex> lock(state.mutex);
+    out = state.input;
     const bool running = state.running;
     background = state.usage_at_end;
     if (running) background = ReadThreadUsage(state.tid);
@@ -63,12 +64,6 @@ HorovodOptStats ReadStats(State& state) {
     out.messages = state.messages;
     out.elapsed_seconds =
         Seconds((running ? std::chrono::steady_clock::now() : state.end_time) - state.start_time);
-    out.input_samples = state.input.input_samples;
-    out.input_bytes = state.input.input_bytes;
-    out.input_samples_from_storage = state.input.input_samples_from_storage;
-    out.input_wait_seconds = state.input.input_wait_seconds;
-    out.input_node_bytes = state.input.input_node_bytes;
-    out.input_node_requests = state.input.input_node_requests;
   }
   const PathCounters::Values planned = state.path_counters.Read();
   background += state.path_counters.Usage();

@@ -1,5 +1,6 @@
 """Two epochs of training data; after each a validation on all ranks, and one on rank 0 alone."""
 
+import dataclasses
 import sys
 import time
 
@@ -8,6 +9,7 @@ from common import RANK, report
 
 import horovod_opt
 import horovod_opt.io as hio
+from horovod_opt import counters, runtime
 
 folder, workers = sys.argv[2], int(sys.argv[3])
 LATE_SECONDS = 0.05
@@ -18,6 +20,11 @@ def number(sample):
 
 
 hvd.init()
+# Before there are loaders, which set them from now on.
+told = {field.name: number for number, field in enumerate(dataclasses.fields(counters.Stats), 1)
+        if field.name.startswith("input_")}
+runtime.set_input(told)
+heard = {name: getattr(horovod_opt.stats(), name) for name in told}
 training = hio.open(f"{folder}/train-*.tfrecord", seed=1, chunk_samples=8)
 validation = hio.open(f"{folder}/valid.tfrecord", shuffle=False)
 batches = hio.torch.loader(training, 16, decode=number, workers=workers, epochs=2, with_info=True)
@@ -43,4 +50,5 @@ validation.close()
 before = horovod_opt.stats()
 hvd.shutdown()
 report(steps=steps, checked=checked, alone=alone, read=read, samples=before.input_samples,
-       node_bytes=before.input_node_bytes)
+       node_bytes=before.input_node_bytes, unheard=[name for name in told
+                                                    if heard[name] != told[name]])
