@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 import numpy as np
 
 from horovod_opt.io.errors import DataError
+from horovod_opt.io.formats import compression
 from horovod_opt.io.order.permutation import derive_key, derive_keys
-from horovod_opt.io.pack import compression
 from horovod_opt.io.sample import Sample
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from horovod_opt.io.progress import show_bar
 
 TYPE_CHECKING = False  # the command starts without numpy
 if TYPE_CHECKING:
-    from horovod_opt.io.pack.pack_index import PackIndex
+    from horovod_opt.io.index.pack_index import PackIndex
 
 NAME = "horovod-opt pack"
 LEVEL = 3  # of zstd, its own default
@@ -55,9 +55,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from horovod_opt.io.errors import InputError
+    from horovod_opt.io.formats.compression import LEVELS
     from horovod_opt.io.memory_limit import parse
     from horovod_opt.io.pack.comparison import compare
-    from horovod_opt.io.pack.compression import LEVELS
     from horovod_opt.io.pack.listing import list_source
     from horovod_opt.io.pack.packer import pack
     from horovod_opt.io.pack.plan import Options

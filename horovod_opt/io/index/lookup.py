@@ -11,10 +11,9 @@ from typing import NamedTuple
 from horovod_opt.io import formats
 from horovod_opt.io.errors import Damaged, Missing, Stale
 from horovod_opt.io.formats import pack_folder
-from horovod_opt.io.index import index_file, places
+from horovod_opt.io.index import index_file, pack_index, places
 from horovod_opt.io.index.data_index import Index
 from horovod_opt.io.index.files import Change, Files, find_changes
-from horovod_opt.io.pack import pack_index
 from horovod_opt.io.progress import say
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats import pack_folder
+from horovod_opt.io.formats import compression, pack_folder
 from horovod_opt.io.formats.read_buffer import BLOCK, ReadBuffer
+from horovod_opt.io.index import pack_index
 from horovod_opt.io.index.files import show_times
+from horovod_opt.io.index.pack_index import PackIndex
 from horovod_opt.io.native import crc32c
-from horovod_opt.io.pack import compression, pack_index
 from horovod_opt.io.pack.contents import Reader
 from horovod_opt.io.pack.listing import Listing
-from horovod_opt.io.pack.pack_index import PackIndex
 from horovod_opt.io.progress import Meter, ProgressFunction
 
 THREADS = 8  # that read a tar each

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 from horovod_opt.io.errors import DataError
+from horovod_opt.io.formats import compression
 from horovod_opt.io.formats.read_buffer import cannot_read
 from horovod_opt.io.native import crc32c
-from horovod_opt.io.pack import compression
 from horovod_opt.io.pack.listing import Listing, Place
 
 AHEAD_BYTES = 128 << 20  # that are read, or being read, and not yet written

@@ -20,15 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from horovod_opt.io.errors import DataError, InputError, Missing
-from horovod_opt.io.formats import pack_folder
+from horovod_opt.io.formats import compression, pack_folder
 from horovod_opt.io.formats.columns import Texts
-from horovod_opt.io.index import build_lock
+from horovod_opt.io.index import build_lock, pack_index
+from horovod_opt.io.index.pack_index import PackIndex
 from horovod_opt.io.memory_limit import show
 from horovod_opt.io.native import crc32c
-from horovod_opt.io.pack import compression, pack_index
 from horovod_opt.io.pack.contents import PIECE, Content, Reader
 from horovod_opt.io.pack.listing import Listing
-from horovod_opt.io.pack.pack_index import PackIndex
 from horovod_opt.io.pack.plan import BLOCK, END, MOST_PARTS, NAMED, Options, Plan, plan
 from horovod_opt.io.progress import Meter, ProgressFunction
 

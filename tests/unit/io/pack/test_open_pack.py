@@ -17,8 +17,8 @@ import horovod_opt.io as hio
 from horovod_opt import cli
 from horovod_opt.io.decoder import decode_samples, read_step
 from horovod_opt.io.errors import Damaged, DataError
-from horovod_opt.io.index import column_file
-from horovod_opt.io.pack import compression, pack_index
+from horovod_opt.io.formats import compression
+from horovod_opt.io.index import column_file, pack_index
 from horovod_opt.io.pack.comparison import compare
 from horovod_opt.io.pack.listing import list_source
 from horovod_opt.io.pack.packer import pack

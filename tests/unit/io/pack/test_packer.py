@@ -20,7 +20,8 @@ from horovod_opt import cli
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import folder
 from horovod_opt.io.formats.tar import stem_of
-from horovod_opt.io.pack import pack_index, packer
+from horovod_opt.io.index import pack_index
+from horovod_opt.io.pack import packer
 from horovod_opt.io.pack.listing import list_source
 from horovod_opt.io.pack.packer import pack
 from horovod_opt.io.pack.plan import Options

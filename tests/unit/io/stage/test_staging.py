@@ -16,7 +16,7 @@ import horovod_opt.io as hio
 from horovod_opt import cli
 from horovod_opt.io.commands.stage_command import node_of_launcher
 from horovod_opt.io.errors import DataError, InputError
-from horovod_opt.io.pack import pack_index
+from horovod_opt.io.index import pack_index
 from horovod_opt.io.pack.listing import list_source
 from horovod_opt.io.pack.packer import pack
 from horovod_opt.io.pack.plan import Options

@@ -14,15 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from horovod_opt.io.errors import Damaged, DataError, Missing
-from horovod_opt.io.formats import PACK
+from horovod_opt.io.formats import PACK, compression
 from horovod_opt.io.formats.columns import Texts
+from horovod_opt.io.formats.compression import MOST_RATIO
 from horovod_opt.io.formats.pack_folder import NAME
 from horovod_opt.io.index import column_codec, column_file, validation
 from horovod_opt.io.index.column_file import ColumnBlocks, require_count, require_names
 from horovod_opt.io.index.data_index import Index, identity
 from horovod_opt.io.index.files import Files
-from horovod_opt.io.pack import compression
-from horovod_opt.io.pack.compression import MOST_RATIO
 
 MAGIC = b"\x93HOP\r\n\x1a\n"
 VERSION = 1
