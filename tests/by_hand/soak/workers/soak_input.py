@@ -39,7 +39,7 @@ def save(state: dict) -> None:
 def make(data: hio.Data) -> Any:
     options = dict(settings["loader"])
     if loops["reads_by"] == "loader":
-        return hio.torch.loader(data, decode=number, **options)
+        return hio.torch.loader(data, decode=number, with_info=True, **options)
     workers = options.pop("workers")
     if loops["reads_by"] == "sampler":
         return torch.utils.data.DataLoader(
@@ -51,8 +51,8 @@ def make(data: hio.Data) -> Any:
 def steps_of(data: hio.Data, loader: Any) -> Iterator[Step]:
     """One loop over it."""
     if loops["reads_by"] == "loader":
-        for batch in loader:
-            yield batch.info.epoch, batch.info.start, batch.info.end, batch.tolist(), None
+        for batch, info in loader:
+            yield info.epoch, info.start, info.end, batch.tolist(), None
     elif loops["reads_by"] == "tensorflow":
         for records, info in loader:
             place = (int(info[name]) for name in ("epoch", "start", "end"))
