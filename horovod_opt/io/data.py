@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from horovod_opt.io.kept.job_memory import JobMemory
     from horovod_opt.io.kept.kept_place import KeptPlace
     from horovod_opt.io.node_reader.member import Member
+    from horovod_opt.io.node_reader.steps import Pass
     from horovod_opt.io.step_source import StepSource
 
 # "skip-all": also what decode cannot decode.
@@ -46,22 +47,22 @@ class Told(NamedTuple):
     gap: int = 0
 
     def next(self, epoch: int, step: int) -> Told:
-        before = self if epoch == self.epoch and step > self.step else Told(epoch)
+        if epoch == self.epoch and step > self.step:
+            before = self
+        else:  # of a pass over several epochs, or another one
+            before = Told(epoch, gap=self.gap if epoch == self.epoch + 1 else 0)
         return Told(epoch, step, max(before.gap, step - before.step))
 
-    def may_be_all(self, epoch: int, steps: int) -> bool:
-        """Whether somebody who says it as often as before may have taken all `steps`."""
-        return epoch == self.epoch and steps - 1 - self.step < self.gap
+    def may_be_all(self, epoch: int, step: int) -> bool:
+        """Whether somebody who says it as often as before may have taken all up to this step."""
+        return epoch == self.epoch and step - self.step < self.gap
 
 
 class LastPass(NamedTuple):
-    """The pass over an epoch, or what is left of it, that was begun last: by whichever loader. It
-    has batches from `start` on, `steps` of them; `handed_out()` says how many somebody has, who may
-    run ahead of the training. `loads`: of states, before it."""
+    """The pass that was begun last: by whichever loader. `handed_out()` says how many of its
+    batches somebody has, who may run ahead of the training. `loads`: of states, before it."""
 
-    epoch: int
-    start: int
-    steps: int
+    batches: Pass
     loads: int
     handed_out: Callable[[], int]
 
@@ -69,11 +70,12 @@ class LastPass(NamedTuple):
         """Whether the training, which comes for the next pass, has taken all of it: it was handed
         out, and nothing or as much was said of it as somebody says who speaks after every k-th
         batch. One that was left early had less."""
-        if data.loads != self.loads or self.handed_out() < max(self.steps, 1):
+        if data.loads != self.loads or self.handed_out() < max(self.batches.steps, 1):
             return False
-        if (data.epoch, data.position) == (self.epoch, self.start):
+        if (data.epoch, data.position) == self.batches.start:
             return True
-        return data.epoch == self.epoch and data.told.may_be_all(self.epoch, self.steps)
+        epoch, step = self.batches.last
+        return data.epoch == epoch and data.told.may_be_all(epoch, step)
 
 
 class Data:
@@ -96,7 +98,8 @@ class Data:
         self.kept_place = kept_place
         self.job_memory: Optional[JobMemory] = None  # of the node's first rank
         self.epoch = self.position = 0
-        self.epoch_end = order.samples  # the position; before that with last="drop"
+        # The positions of epochs that end before their last sample, with last="drop".
+        self.epoch_ends: dict[int, int] = {}
         self.known_holes = Holes(may_be=bad != "raise")
         self.is_resumed = False
         self.loads = 0  # how often a state was loaded
@@ -165,7 +168,7 @@ class Data:
 
     def advance(self, epoch: int, position: int) -> None:
         """What comes next is `position` of `epoch`; an epoch's end is the start of the next."""
-        if position >= self.epoch_end:
+        if position >= self.epoch_ends.get(epoch, self.order.samples):
             epoch, position = epoch + 1, 0
         if self.rest is not None and epoch > self.rest.epoch:
             self.rest = None
@@ -196,10 +199,10 @@ class Data:
             raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another")
         self._check_sources(place.order, place.rest)
         self.order, self.rest = place.order, place.rest
-        self.epoch_end = self.order.samples
+        self.epoch_ends = {}
         self.advance(place.epoch, place.position)
         self.known_holes.replace({int(epoch): samples for epoch, samples in holes.items()})
-        self.is_resumed = self.position > 0
+        self.is_resumed = True
         self.loads += 1
 
     def renew_loaders(self) -> None:

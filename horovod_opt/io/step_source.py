@@ -26,9 +26,9 @@ from horovod_opt.io.node_reader.load_queue import LoadQueue
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.node_cache import SAME_PLACE
 from horovod_opt.io.node_reader.reader_process import Reader
-from horovod_opt.io.node_reader.steps import Epoch, Steps, StepSamples
+from horovod_opt.io.node_reader.steps import Epoch, Part, Pass, Steps, StepSamples
 from horovod_opt.io.node_reads import chunks_for_node
-from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.batches import Batches, at_least_1
 from horovod_opt.io.order.choice import with_ahead
 from horovod_opt.io.order.memory import enough_for
 from horovod_opt.io.order.order import Order
@@ -48,28 +48,32 @@ LOADS = 1 << 40
 
 
 class StepSource:
-    """Collective: every rank makes one with the same arguments, and goes through the same epochs.
+    """Collective: every rank makes one with the same arguments, and goes through the same passes.
 
-    It ends with close(), after so many `epochs` (None: never), and when nobody has it any more:
-    nothing that reads for it refers to it.
+    A pass is an epoch of the data, or what is left of it. With `epoch_batches` it is so many
+    batches, from where the training is, over the ends of the data's epochs; behind a state that was
+    loaded, as many as are left of those that it was within, counted from the first epoch on.
+
+    It ends with close(), after so many passes, `epochs` (None: never), and when nobody has it any
+    more: nothing that reads for it refers to it.
 
     Raises InputError if the arguments cannot be used, differ, or `memory` is too small for a node.
     """
 
     def __init__(self, data: Data, batch_size: Optional[int], global_batch_size: Optional[int],
-                 last: str, epochs: Optional[int] = None):
+                 last: str, epochs: Optional[int] = None, epoch_batches: Optional[int] = None):
         if not data.has_met:
             ranks = find()
             data.meet(ranks, nodes.find(ranks))
-        self.data, self._epochs = data, epochs
+        self.data, self._epochs, self.epoch_batches = data, epochs, epoch_batches
         self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
                        "last": last}
         ranks = data.ranks.doing("makes a loader")
-        whole = run_together(ranks, lambda: self._batches(0))
-        self.whole, self.steps = whole, whole.steps
+        whole = run_together(ranks, self._check)
+        self.whole, self.steps = whole, epoch_batches or whole.steps
         self.global_batch_size = whole.global_batch_size
-        require_equal(ranks, {**self._sizes, "epochs": epochs, "epoch": data.epoch,
-                              "position": data.position},
+        require_equal(ranks, {**self._sizes, "epochs": epochs, "epoch_batches": epoch_batches,
+                              "epoch": data.epoch, "position": data.position},
                       "make the same loader, from the same state, on every rank")
         if data.bad != "raise":  # else there are none
             data.gather_holes()
@@ -82,7 +86,8 @@ class StepSource:
         self._start()
         self.number = data.add(self, self._member)
         self._ahead: Optional[Epoch] = None
-        self._epochs_fed = self._epochs_begun = self._epochs_over = 0
+        self._latest: Optional[Pass] = None
+        self._epochs_fed = self._passes_begun = self._passes_over = 0
         self._lock = threading.Lock()
         self._has_parted = False
 
@@ -137,6 +142,18 @@ class StepSource:
     def _batches(self, position: int) -> Batches:
         return Batches(self.data.order, self.data.shares.count, start=position, **self._sizes)
 
+    def _check(self) -> Batches:
+        if self.epoch_batches is not None:
+            at_least_1("epoch_batches", self.epoch_batches)
+        return self._batches(0)
+
+    def batches_until_here(self) -> int:
+        """Of all epochs until the data's position, as these ranks and batches have them."""
+        data, within = self.data, 0
+        if data.position:
+            within = int(self.whole.step_of(np.array([min(data.position, self.whole.end - 1)]))[0])
+        return data.epoch * self.whole.steps + within
+
     def _start_reader(self, batches: Batches, meeting: Optional[MemoryMeeting]) -> None:
         data, order = self.data, self._order
         if not data.node.is_reader:
@@ -149,7 +166,8 @@ class StepSource:
         memory = data.memory
         need = max(enough_for(
             known, (batches, self._batches(data.position)), data.shares.of_node, sizes,
-            range(data.epoch, data.epoch + self._epochs) if self._epochs else None, memory)
+            range(data.epoch, data.epoch + self._epochs)
+            if self._epochs and not self.epoch_batches else None, memory)
             for known in (order, self._rest or order))
         most = memory_limit.limit()
         if most is not None and data.kept_place is not None:
@@ -173,47 +191,79 @@ class StepSource:
         self._reader = Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
                               data.threads, chunk_bytes=sizes, job_memory=data.job_memory)
 
-    def begin(self, runs_ahead_of: Optional[Epoch] = None, meets: bool = True) -> Epoch:
-        """The epoch that comes next, or what is left of it after a state was loaded. One that was
-        left early begins anew. Collective, with `meets`: the ranks compare their places, each time;
-        they say nothing to each other in between.
+    def begin(self, runs_ahead_of: Optional[Pass] = None, meets: bool = True) -> Pass:
+        """The pass that comes next. An epoch that was left early begins anew; one of
+        `epoch_batches` goes on where the training is. Collective, with `meets`: the ranks compare
+        their places, each time; they say nothing to each other in between.
 
         `runs_ahead_of`: the training is still in that one, and what comes next is the one after it;
         the place in the data stays.
 
         Raises InputError on all ranks if they are not at the same place.
         """
-        data = self.data
+        data, goes_on = self.data, self.epoch_batches is not None
         self._check_open()
         if runs_ahead_of is not None:
-            epoch, position = runs_ahead_of.epoch + 1, 0
+            epoch, position = runs_ahead_of.place_after(runs_ahead_of.steps)
         else:
             if data.last_pass is not None and data.last_pass.is_taken_from(data):
-                data.advance(data.last_pass.epoch + 1, 0)
-            epoch, position = data.epoch, data.position if data.is_resumed else 0
+                data.advance(*data.last_pass.batches.place_after(data.last_pass.batches.steps))
+            epoch, position = data.epoch, data.position if data.is_resumed or goes_on else 0
         if not self._batches(position).steps:  # last="drop": too few are left
             epoch, position = epoch + 1, 0
         if meets:
             self._meet(f"epoch {epoch}, position {position}")
+        is_resumed = runs_ahead_of is None and data.is_resumed
         with self._lock:
-            ahead, self._ahead = self._ahead, None
-            if (ahead is not None and (ahead.epoch, ahead.batches.start) == (epoch, position)
-                    and ahead.order == self._order_of(epoch)):
-                now = ahead
-            else:
-                if meets:
-                    self._forget()
-                now = self._feed(epoch, position)
+            steps = self.epoch_batches
+            if goes_on and is_resumed:
+                steps -= self.batches_until_here() % steps
+            first = self._go_on(epoch, position, meets)
+            self._passes_begun += 1
+            now = Pass((epoch, position), self._parts(first, steps), steps < self.epoch_batches
+                       if goes_on else position > 0)
             if runs_ahead_of is None:
-                data.last_pass, data.told = None, Told()
-                data.epoch_end = now.batches.end
+                data.last_pass = None
+                data.told = Told(first.epoch.epoch, first.begin - 1)
+                data.epoch_ends = {part.epoch.epoch: part.epoch.batches.end for part in now.parts}
                 data.advance(epoch, position)
-                data.is_resumed = position > 0  # until a batch of it is taken
+                # Until a batch of it is taken.
+                data.is_resumed = is_resumed or position > 0 and not goes_on
                 self._member.skip_to(now.base)
-            self._epochs_begun += 1
-            if self._epochs is None or self._epochs_begun < self._epochs:
-                self._ahead = self._feed(epoch + 1, 0)
+            self._latest = now
             return now
+
+    def _go_on(self, epoch: int, position: int, forgets: bool) -> Part:
+        """The epoch from this place on, which is read already where the passes before lead to
+        it."""
+        latest, ahead = self._latest, self._ahead
+        order = self._order_of(epoch)
+        if latest is not None and latest.parts and (
+                latest.place_after(latest.steps) == (epoch, position)):
+            current, _, end = latest.parts[-1]
+            if current.epoch == epoch and current.order == order:
+                return Part(current, end, current.batches.steps)
+        self._ahead = None
+        if ahead is None or (ahead.epoch, ahead.batches.start, ahead.order) != (
+                epoch, position, order):
+            if forgets:
+                self._forget()
+            ahead = self._feed(epoch, position)
+        return Part(ahead, 0, ahead.batches.steps)
+
+    def _parts(self, first: Part, steps: Optional[int]) -> tuple[Part, ...]:
+        """The pass of so many steps (None: to the epoch's end), of which the reader then has all,
+        and the epoch behind it unless it is the last one."""
+        parts, left = [first], steps
+        while left is not None and left > parts[-1].end - parts[-1].begin:
+            left -= parts[-1].end - parts[-1].begin
+            epoch, self._ahead = self._ahead or self._feed(parts[-1].epoch.epoch + 1, 0), None
+            parts.append(Part(epoch, 0, epoch.batches.steps))
+        if left is not None:
+            parts[-1] = parts[-1]._replace(end=parts[-1].begin + left)
+        if self._ahead is None and (self._epochs is None or self._passes_begun < self._epochs):
+            self._ahead = self._feed(parts[-1].epoch.epoch + 1, 0)
+        return tuple(parts)
 
     def _meet(self, place: str) -> None:
         try:
@@ -227,26 +277,24 @@ class StepSource:
                               f"{error}; remedy: see the error of the rank that has ended"
                               ) from error
 
-    def is_last_pass(self, epoch: Epoch, handed_out: Callable[[], int]) -> None:
+    def is_last_pass(self, begun: Pass, handed_out: Callable[[], int]) -> None:
         """Of a pass that was begun: whoever takes it cannot tell the training's place, so the next
         pass, of whichever loader, asks how many batches were handed out. `handed_out` must not
         refer to this one."""
-        data = self.data
-        data.last_pass = LastPass(epoch.epoch, epoch.batches.start, epoch.batches.steps, data.loads,
-                                  handed_out)
+        self.data.last_pass = LastPass(begun, self.data.loads, handed_out)
 
     def end_pass(self, is_taken: bool = True) -> None:
-        """The training, and whatever takes samples for it, is through with an epoch: after the last
+        """The training, and whatever takes samples for it, is through with a pass: after the last
         of `epochs` it ends. `is_taken`: nothing of it is still being taken."""
-        self._epochs_over += 1
-        if self._epochs is not None and self._epochs_over >= self._epochs and is_taken:
+        self._passes_over += 1
+        if self._epochs is not None and self._passes_over >= self._epochs and is_taken:
             self.close()
 
     def _check_open(self) -> None:
         if self._has_parted:
             raise InputError("this loader was made for other ranks, before a reset; remedy: make "
                              "loaders in the function that hvd.elastic.run calls")
-        if self.is_closed and self._epochs is not None and self._epochs_over >= self._epochs:
+        if self.is_closed and self._epochs is not None and self._passes_over >= self._epochs:
             raise InputError(f"this loader was made for epochs={self._epochs}, and they are over; "
                              "remedy: give more, or leave epochs= out")
         if self.is_closed:
@@ -272,18 +320,21 @@ class StepSource:
         self._load_queue.add(number, _pieces(coming, ranks))
         return coming
 
-    def samples(self, epoch: Epoch) -> Iterator[StepSamples]:
+    def samples(self, begun: Pass) -> Iterator[StepSamples]:
         """Of each step, in order."""
-        for steps in self.step_groups(epoch):
+        for steps in self.step_groups(begun):
             yield from steps.split()
 
-    def step_groups(self, epoch: Epoch) -> Iterator[Steps]:
+    def step_groups(self, begun: Pass) -> Iterator[Steps]:
         """The same, of many steps at a time."""
+        for part in begun.parts:
+            yield from self._step_groups(*part)
+
+    def _step_groups(self, epoch: Epoch, begin: int, behind: int) -> Iterator[Steps]:
         batches, shares = epoch.batches, self.data.shares
         rank, group = shares.own, shares.dealt
-        begin = 0
-        while begin < batches.steps:
-            end = next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE))
+        while begin < behind:
+            end = min(next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE)), behind)
             take = take_steps(epoch.order, batches, epoch.epoch, begin, end, group, rank)
             self._load_queue.feed_until(epoch.base + end - 1)
             size, first = batches.size(begin, rank), batches.bounds(begin)[0]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Optional, Union
 
 import keras
-import numpy as np
 
 from horovod_opt.io.batch_counter import BatchCounter
 from horovod_opt.io.checkpoints.signals import STOP
@@ -30,8 +29,9 @@ class Resume(keras.callbacks.Callback):
     On every rank. The position in `data` follows the batches that fit() has trained on, never those
     that were fetched ahead; with `steps_per_execution` it moves after each execution. The epochs of
     fit() become those of the data: it begins with `data.epoch`, in the middle of it if need be.
-    With `steps_per_epoch` they are so many batches, over the ends of the data's epochs if
-    `.repeat()` is behind the data set, and it begins with the one that these would have come to.
+    With `steps_per_epoch`, or `epoch_batches` of dataset(), they are so many batches, over the ends
+    of the data's epochs (with `steps_per_epoch` if `.repeat()` is behind the data set), and it
+    begins with the one that these would have come to.
 
     With a `folder`, which all ranks share, rank 0 saves weights, optimizer and position there,
     together: after each epoch and after every `every` batches. fit() goes on with the newest, on
@@ -83,19 +83,13 @@ class Resume(keras.callbacks.Callback):
         self._counter.follow_each_other = self._steps_per_epoch is not None
         self._counter.next_pass()
         epoch, self._rest = self._data.epoch, 0
-        if self._source is not None and self._steps_per_epoch:
-            epoch, done = divmod(self._batches_until_here(self._source), self._steps_per_epoch)
-            self._rest = self._steps_per_epoch - done if done else 0
+        steps = self._steps_per_epoch or (self._source and self._source.epoch_batches)
+        if self._source is not None and steps:
+            epoch, done = divmod(self._source.batches_until_here(), steps)
+            self._rest = steps - done if done else 0
         # As keras.callbacks.BackupAndRestore does; fit() looks at it after this.
         self.model._initial_epoch = epoch
         self._batches_before = self._batches_done = self._batches_saved = 0
-
-    def _batches_until_here(self, source: StepSource) -> int:
-        """Of all epochs, as these ranks and batches have them."""
-        whole, within = source.whole, 0
-        if self._data.position:
-            within = int(whole.step_of(np.array([min(self._data.position, whole.end - 1)]))[0])
-        return self._data.epoch * source.steps + within
 
     def on_epoch_begin(self, epoch: int, logs: Optional[dict] = None) -> None:
         if self._steps_per_epoch is None:

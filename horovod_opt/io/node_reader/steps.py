@@ -23,6 +23,48 @@ class Epoch(NamedTuple):
     order: Order
 
 
+class Part(NamedTuple):
+    """The steps `begin` to `end` - 1 of an epoch."""
+
+    epoch: Epoch
+    begin: int
+    end: int
+
+
+class Pass(NamedTuple):
+    """What a loop goes over: steps of epochs that follow each other. It begins at `start`, (epoch,
+    position). `is_rest`: less than a whole one, as a state was loaded within it."""
+
+    start: tuple[int, int]
+    parts: tuple[Part, ...]
+    is_rest: bool = False
+
+    @property
+    def steps(self) -> int:
+        return sum(part.end - part.begin for part in self.parts)
+
+    @property
+    def base(self) -> int:
+        """The number of its first step in the node cache."""
+        return self.parts[0].epoch.base + self.parts[0].begin
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Epoch and step of its last batch, as its BatchInfo has them."""
+        return self.parts[-1].epoch.epoch, self.parts[-1].end - 1
+
+    def place_after(self, steps: int) -> tuple[int, int]:
+        """Epoch and position of what comes next when so many steps of it, at least 1, are over."""
+        for part in self.parts:
+            if steps <= part.end - part.begin:
+                break
+            steps -= part.end - part.begin
+        epoch, step = part.epoch, part.begin + steps
+        if step == epoch.batches.steps:
+            return epoch.epoch + 1, 0
+        return epoch.epoch, epoch.batches.bounds(step - 1)[1]
+
+
 class StepSamples(NamedTuple):
     """What this rank takes in a step: positions and samples int64[k], where they are in the node
     cache (loads int64[k], places int64[k, P]), and what the batch says of itself."""

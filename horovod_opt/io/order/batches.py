@@ -41,14 +41,14 @@ class Batches:
     def __init__(self, order: Order, ranks: int, batch_size: Optional[int] = None,
                  global_batch_size: Optional[int] = None, last: str = "spread",
                  start: int = 0) -> None:
-        _at_least_1("ranks", ranks)
+        at_least_1("ranks", ranks)
         if (batch_size is None) == (global_batch_size is None):
             raise InputError(f"batch_size={batch_size} and global_batch_size={global_batch_size}; "
                              "remedy: give one of them")
         if batch_size is not None:
-            _at_least_1("batch_size", batch_size)
+            at_least_1("batch_size", batch_size)
             global_batch_size = batch_size * ranks
-        _at_least_1("global_batch_size", global_batch_size)
+        at_least_1("global_batch_size", global_batch_size)
         if global_batch_size < ranks:
             raise InputError(f"global_batch_size={global_batch_size} leaves some of {ranks} ranks "
                              "without a sample; remedy: give at least the number of ranks")
@@ -144,6 +144,7 @@ class Batches:
         return self.size(step, rank) * self.ranks / (end - first)
 
 
-def _at_least_1(name: str, value: int) -> None:
+def at_least_1(name: str, value: int) -> None:
+    """Raises InputError for what is no whole number of at least 1."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name}={value!r}; remedy: give a whole number of at least 1")

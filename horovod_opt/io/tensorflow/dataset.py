@@ -17,14 +17,15 @@ from horovod_opt.io.tensorflow.queues import dataset_from_queues
 
 def dataset(data: Data, batch_size: Optional[int] = None, *,
             global_batch_size: Optional[int] = None, last: str = "spread",
-            epochs: Optional[int] = None, with_info: bool = False, with_samples: bool = False,
+            epochs: Optional[int] = None, epoch_batches: Optional[int] = None,
+            with_info: bool = False, with_samples: bool = False,
             decode: Optional[Decode] = None) -> tf.data.Dataset:
     """This rank's batches of the records as they are stored; parse them with `.map()`, or each
     record with `decode`.
 
     Every rank makes one with the same arguments, and loops over it equally often: each loop is an
     epoch, and after `data.load_state_dict()` what is left of one. Its cardinality is the number of
-    batches of a whole epoch, equal on all ranks.
+    batches of a whole loop, equal on all ranks.
 
     A batch is a tensor of records, tf.string[k]; in a folder of classes (records, labels) with
     int64[k]; where samples have several parts, a dict of such tensors by part. k differs between
@@ -46,7 +47,9 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
         batch_size: samples of a rank's batch; or
         global_batch_size: of all ranks' together, which stays as it is when ranks come or go.
         last: of the remainder of an epoch: "spread", "drop" or "mask".
-        epochs: after so many it ends, and frees what it has.
+        epochs: after so many loops it ends, and frees what it has.
+        epoch_batches: a loop has so many batches instead of an epoch's, and the next one goes on
+            behind the last batch that was taken, over the ends of the data's epochs.
         with_info: batches say which they are.
         with_samples: they also say which samples they have.
         decode: a function of TensorFlow's operations: gets a sample as a batch has several, a
@@ -56,7 +59,7 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
     """
-    source = StepSource(data, batch_size, global_batch_size, last, epochs)
+    source = StepSource(data, batch_size, global_batch_size, last, epochs, epoch_batches)
     elements = Elements(data.index, with_info, with_samples, decode)
     # The kernel hands out what is stored, so not what has to be expanded.
     passes, kernels = Passes(data, source), operations() if data.index.raw_size is None else None

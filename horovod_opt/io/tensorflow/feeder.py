@@ -14,7 +14,8 @@ from horovod_opt.io.data import Data
 from horovod_opt.io.decoder import select_good
 from horovod_opt.io.native_table import Code, QueueEvent
 from horovod_opt.io.node_reader.step_queue import Question
-from horovod_opt.io.step_source import Epoch, Steps, StepSource
+from horovod_opt.io.node_reader.steps import Pass, Steps
+from horovod_opt.io.step_source import StepSource
 from horovod_opt.io.tensorflow.elements import Elements
 from horovod_opt.io.tensorflow.sample_names import SampleNames
 
@@ -22,7 +23,7 @@ from horovod_opt.io.tensorflow.sample_names import SampleNames
 class Feeder:
     """Of one pass, which ends when the kernel leaves it. `number`: of its queue."""
 
-    def __init__(self, data: Data, source: StepSource, epoch: Epoch,
+    def __init__(self, data: Data, source: StepSource, begun: Pass,
                  names: Optional[SampleNames] = None):
         if names is not None:
             names.forget()
@@ -30,11 +31,11 @@ class Feeder:
         self._data, self._source, self._member = data, source, source.member
         self._queue = self._member.queue()
         self.number = self._queue.number
-        self._steps: Iterator[Steps] = source.step_groups(epoch)
+        self._steps: Iterator[Steps] = source.step_groups(begun)
         self._pending: deque[Steps] = deque()  # those with steps that were not handed out
         self._pending_start = 0  # the number of their first one, in the pass
         self._error: Optional[BaseException] = None
-        self._epoch = epoch
+        self._pass = begun
         source.stats.wait_is(lambda: self._queue.waited)
         self._thread = threading.Thread(target=self._run, name="hio-steps", daemon=True)
         self._thread.start()
@@ -62,7 +63,7 @@ class Feeder:
         self._steps.close()
         self._source.stats.wait_is_over()
         self._source.stats.publish()
-        if self._queue.handed_out == self._epoch.batches.steps:
+        if self._queue.handed_out == self._pass.steps:
             self._source.end_pass()
 
     def _feed(self) -> None:

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from horovod_opt.io.decoder import GoodSamples, read_steps
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.node_reader.steps import Pass
 from horovod_opt.io.prefetcher import prefetch
-from horovod_opt.io.step_source import Epoch
 from horovod_opt.io.tensorflow.elements import Elements
 from horovod_opt.io.tensorflow.passes import Passes
 
@@ -50,23 +50,23 @@ class _Failing:
 
 
 def _one_pass(passes: Passes, elements: Elements) -> Iterator[tuple]:
-    epoch = passes.begin()
-    if epoch is not None:
-        yield from _flat(passes, elements, epoch)
+    begun = passes.begin()
+    if begun is not None:
+        yield from _flat(passes, elements, begun)
         passes.source.end_pass()
         passes.over()
 
 
-def _flat(passes: Passes, elements: Elements, epoch: Epoch) -> Iterator[tuple]:
+def _flat(passes: Passes, elements: Elements, begun: Pass) -> Iterator[tuple]:
     data, step, number = passes.data, 0, passes.number
     passes.follow(lambda: step)
-    with data.interruptible(), closing(prefetch(_read_pass(passes, epoch), AHEAD)) as batches:
+    with data.interruptible(), closing(prefetch(_read_pass(passes, begun), AHEAD)) as batches:
         while (batch := _next(passes, batches)) is not None:
             if passes.number != number:
                 raise InputError(
                     "the pass was left, as another loop over the same data set has begun")
             step += 1
-            if step == epoch.batches.steps:
+            if step == begun.steps:
                 passes.source.stats.publish()
             if elements.names is not None:
                 elements.names.put(batch.info.epoch, batch.info.step, batch.samples.numbers)
@@ -80,6 +80,6 @@ def _next(passes: Passes, batches: Iterator[GoodSamples]) -> Optional[GoodSample
     return batch
 
 
-def _read_pass(passes: Passes, epoch: Epoch) -> Iterator[GoodSamples]:
-    for steps in passes.source.step_groups(epoch):
+def _read_pass(passes: Passes, begun: Pass) -> Iterator[GoodSamples]:
+    for steps in passes.source.step_groups(begun):
         yield from read_steps(passes.data, passes.source.member, steps)

@@ -8,7 +8,8 @@ from typing import Optional
 import tensorflow as tf
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.step_source import Epoch, StepSource
+from horovod_opt.io.node_reader.steps import Pass
+from horovod_opt.io.step_source import StepSource
 
 
 class Passes:
@@ -23,22 +24,22 @@ class Passes:
 
     def __init__(self, data: Data, source: StepSource):
         self.data, self.source = data, source
-        self._epoch: Optional[Epoch] = None  # of the latest pass
+        self._latest: Optional[Pass] = None
         self._is_over = False  # the pass that a repetition is asked for
         self.number = 0  # of the latest one
 
     def repeat_pass(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
-        """Its cardinality is that of a whole epoch."""
+        """Its cardinality is that of a whole pass."""
         return one_pass.repeat().take(self.source.steps)
 
-    def begin(self) -> Optional[Epoch]:
+    def begin(self) -> Optional[Pass]:
         """The next pass; None where a repetition asks for it, as the one before was over()."""
         if self._is_over:
             self._is_over = False
             return None
         self.number += 1
-        epoch = self._next()
-        return epoch if epoch.batches.steps else None
+        begun = self._next()
+        return begun if begun.steps else None
 
     def over(self) -> None:
         """Whoever took the pass was told of its end, and will ask for a repetition."""
@@ -47,17 +48,16 @@ class Passes:
     def follow(self, handed_out: Callable[[], int]) -> None:
         """`handed_out` says how many batches of the pass were."""
         if self.data.counter is None:
-            self.source.is_last_pass(self._epoch, handed_out)
+            self.source.is_last_pass(self._latest, handed_out)
 
-    def _next(self) -> Epoch:
-        """What is left of the epoch that comes next."""
+    def _next(self) -> Pass:
         data, ahead_of = self.data, None
         counter = data.counter
         if counter is not None:
             data.last_pass = None
             ahead_of = counter.latest if counter.follow_each_other else None
         # Ranks of an elastic job may be gone, which only the training's thread can hear of.
-        self._epoch = self.source.begin(runs_ahead_of=ahead_of, meets=not data.is_elastic)
+        self._latest = self.source.begin(runs_ahead_of=ahead_of, meets=not data.is_elastic)
         if counter is not None:
-            counter.begin(self._epoch)
-        return self._epoch
+            counter.begin(self._latest)
+        return self._latest

@@ -39,10 +39,10 @@ class _Queues:
             if self._feeder.is_over():
                 self._passes.over()
             self._feeder = None
-        epoch = self._passes.begin()
-        if epoch is None:
+        begun = self._passes.begin()
+        if begun is None:
             return np.int64(EMPTY)
-        self._feeder = Feeder(self._passes.data, self._passes.source, epoch,
+        self._feeder = Feeder(self._passes.data, self._passes.source, begun,
                               self._elements.names)
         self._passes.follow(self._feeder.handed_out_of())
         return np.int64(self._feeder.number)

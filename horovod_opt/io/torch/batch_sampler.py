@@ -12,8 +12,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
+from horovod_opt.io.node_reader.steps import Pass, StepSamples
 from horovod_opt.io.progress import say
-from horovod_opt.io.step_source import Epoch, StepSamples, StepSource
+from horovod_opt.io.step_source import StepSource
 
 
 class BatchNumbers(list):
@@ -27,9 +28,9 @@ class BatchNumbers(list):
         return BatchNumbers, (self.step, self.source)
 
 
-def batch_numbers(source: StepSource, epoch: Epoch) -> Iterator[BatchNumbers]:
-    """Of each step of the epoch, in order."""
-    for step in source.samples(epoch):
+def batch_numbers(source: StepSource, begun: Pass) -> Iterator[BatchNumbers]:
+    """Of each step of the pass, in order."""
+    for step in source.samples(begun):
         yield BatchNumbers(step, source.number)
 
 
@@ -37,7 +38,8 @@ class BatchSampler(Sampler):
     """This rank's batches of each epoch; every rank makes one with the same arguments.
 
     For `DataLoader(hio.torch.Dataset(data), batch_sampler=hio.torch.BatchSampler(data, 64))`. Each
-    loop is an epoch; after `data.load_state_dict()` what is left of one.
+    loop is an epoch, or has `epoch_batches` batches; after `data.load_state_dict()` what is left of
+    that.
 
     The position in `data` follows the batches that DataLoader hands out, though its workers ask for
     them before. What stands between the two, such as a sampler of another package, hides that: then
@@ -46,18 +48,18 @@ class BatchSampler(Sampler):
 
     def __init__(self, data: Data, batch_size: Optional[int] = None, *,
                  global_batch_size: Optional[int] = None, last: str = "spread",
-                 epochs: Optional[int] = None):
-        self._source = StepSource(data, batch_size, global_batch_size, last, epochs)
-        self._pass: Optional[_Pass] = None
+                 epochs: Optional[int] = None, epoch_batches: Optional[int] = None):
+        self._source = StepSource(data, batch_size, global_batch_size, last, epochs, epoch_batches)
+        self._pass: Optional[_Loop] = None
         self.is_told = False  # that the position is not known
 
     def __len__(self) -> int:
-        """Batches of a whole epoch, equally many on all ranks."""
+        """Batches of a whole loop, equally many on all ranks."""
         return self._source.steps
 
     def __iter__(self) -> Iterator[BatchNumbers]:
         loader = sys._getframe(1).f_locals.get("self")
-        return _Pass(self, loader if isinstance(loader, _BaseDataLoaderIter) else None)
+        return _Loop(self, loader if isinstance(loader, _BaseDataLoaderIter) else None)
 
     def taken(self, batches: int) -> None:
         """The training has used so many batches of this loop, at least 1. Raises InputError where
@@ -72,13 +74,13 @@ class BatchSampler(Sampler):
         """This rank takes nothing more; nor do workers."""
         self._source.close()
 
-    def _next_pass(self, new: _Pass) -> Epoch:
+    def _next_pass(self, new: _Loop) -> Pass:
         before = self._pass
         if before is not None and before.is_exhausted:
             before.end()
-        epoch = self._source.begin()
+        begun = self._source.begin()
         self._pass = new
-        return epoch
+        return begun
 
 
 class HandedOut:
@@ -91,14 +93,14 @@ class HandedOut:
         return self.steps
 
 
-class _Pass:
+class _Loop:
     """What DataLoader asks for the next batch's numbers. PyTorch may make one that it never asks,
     so it begins when it is asked."""
 
     def __init__(self, sampler: BatchSampler, loader: Any):
         self._sampler, self._source = sampler, sampler._source
         self._numbers: Optional[Iterator[BatchNumbers]] = None
-        self.epoch: Epoch
+        self.batches: Pass
         self.is_exhausted = self._is_counted = False
         self._is_known = loader is not None and getattr(loader, "_in_order", True)
         # Of workers, which run ahead; in the training's process Dataset counts.
@@ -111,11 +113,11 @@ class _Pass:
 
     def __next__(self) -> BatchNumbers:
         if self._numbers is None:
-            self.epoch = self._sampler._next_pass(self)
-            self._numbers = batch_numbers(self._source, self.epoch)
+            self.batches = self._sampler._next_pass(self)
+            self._numbers = batch_numbers(self._source, self.batches)
             if not self._is_known:
                 self._handed_out = HandedOut()
-                self._source.is_last_pass(self.epoch, self._handed_out)
+                self._source.is_last_pass(self.batches, self._handed_out)
             if not self._is_known and not self._sampler.is_told:
                 self._sampler.is_told = True
                 say("what asks BatchSampler for batches is not PyTorch's DataLoader, or not in "
@@ -134,10 +136,10 @@ class _Pass:
 
     @property
     def steps(self) -> int:
-        return self.epoch.batches.steps
+        return self.batches.steps
 
     def taken(self, batches: int) -> None:
-        self._source.data.advance(self.epoch.epoch, self.epoch.batches.bounds(batches - 1)[1])
+        self._source.data.advance(*self.batches.place_after(batches))
         if batches == self.steps:
             self.end()
 

@@ -16,9 +16,10 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, read_step, read_steps
 from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.node_reader.steps import Pass
 from horovod_opt.io.prefetcher import prefetch
 from horovod_opt.io.progress import say
-from horovod_opt.io.step_source import Epoch, StepSource
+from horovod_opt.io.step_source import StepSource
 from horovod_opt.io.torch.batch_builder import Batch, BatchBuilder, Collate
 from horovod_opt.io.torch.batch_sampler import BatchNumbers, batch_numbers
 from horovod_opt.io.torch.dataset import add_batch_seed, add_seed
@@ -35,8 +36,8 @@ class Loader:
     Every rank makes one with the same arguments, and loops over it equally often: each loop is an
     epoch, and after `data.load_state_dict()` what is left of one. A loop that is left early, by
     `break` or an exception, is begun anew by the next; to go on in its epoch instead, call
-    `data.load_state_dict(data.state_dict())` between the two. `len()` is the number of batches of a
-    whole epoch, equal on all ranks.
+    `data.load_state_dict(data.state_dict())` between the two, or give `epoch_batches`. `len()` is
+    the number of batches of a whole loop, equal on all ranks.
 
     Random numbers: those of `sample.random`, and in decode those of the generators of Python, NumPy
     and PyTorch, follow from seed, epoch and position; the training's own are as if nothing had been
@@ -62,7 +63,9 @@ class Loader:
             more than copying. By default 2; 0 without workers, decode, decode_batch and collate
             where a batch has at most 1 MiB.
         last: of the remainder of an epoch: "spread", "drop" or "mask".
-        epochs: after so many the loader ends, and frees what it has.
+        epochs: after so many loops the loader ends, and frees what it has.
+        epoch_batches: a loop has so many batches instead of an epoch's, and the next one goes on
+            behind the last batch that was taken, over the ends of the data's epochs.
         context: how workers start, such as "fork" or "forkserver"; by default as DataLoader's do.
         with_info: batches say which they are.
         pin_memory: batches are in pinned memory, from which `to(device, non_blocking=True)` copies
@@ -74,7 +77,8 @@ class Loader:
                  decode_batch: Optional[DecodeBatch] = None, collate: Optional[Collate] = None,
                  workers: int = 0, threads: int = 1, prefetch: Optional[int] = None,
                  last: str = "spread", epochs: Optional[int] = None,
-                 context: Optional[str] = None, with_info: bool = False, pin_memory: bool = False):
+                 epoch_batches: Optional[int] = None, context: Optional[str] = None,
+                 with_info: bool = False, pin_memory: bool = False):
         for name, value, least in (("workers", workers, 0), ("threads", threads, 1),
                                    ("prefetch", AHEAD if prefetch is None else prefetch,
                                     1 if workers else 0)):
@@ -91,7 +95,7 @@ class Loader:
         self._data = data
         self._threads, self._with_info = threads, with_info
         self._pinning = Pinning() if pin_memory and not workers else None
-        self._source = StepSource(data, batch_size, global_batch_size, last, epochs)
+        self._source = StepSource(data, batch_size, global_batch_size, last, epochs, epoch_batches)
         if prefetch is None:
             is_cheap = (not workers and not pin_memory and decode is decode_batch is collate is None
                         and self._batch_bytes() <= SMALL_BATCH)
@@ -200,9 +204,9 @@ class Loader:
         with self._draws.apart(looks):
             return self._seeded_builder(step)
 
-    def _read(self, epoch: Epoch) -> Iterator[GoodSamples]:
+    def _read(self, begun: Pass) -> Iterator[GoodSamples]:
         member, is_plain = self._source.member, self._builder.is_plain
-        for steps in self._source.step_groups(epoch):
+        for steps in self._source.step_groups(begun):
             yield from read_steps(self._data, member, steps, is_plain)
 
     def _build(self, steps: Iterator[GoodSamples]) -> Iterator[Batch]:

@@ -33,7 +33,7 @@ class Job(NamedTuple):
     """Ranks, of which `node_ranks` share a node, that are killed after `steps`; None: they end with
     the epoch after the one that they begin with. Their last state is from `lost` steps before. What
     is `left_out` of the options comes from the state that they go on from. `alike`: so many times
-    as many ranks have the same samples, in groups."""
+    as many ranks have the same samples, in groups. Loops have `loop` batches; None: an epoch."""
 
     ranks: int
     node_ranks: int
@@ -42,6 +42,7 @@ class Job(NamedTuple):
     lost: int = 0
     left_out: tuple[str, ...] = ()
     alike: int = 1
+    loop: Optional[int] = None
 
     @property
     def groups(self) -> Optional[list[list[int]]]:
@@ -87,7 +88,8 @@ def programs(draw: st.DrawFn) -> Program:
                      | st.integers(8, 24).map(lambda size: {"global_batch_size": size}))
         return Job(draw(st.integers(1, most)), draw(st.integers(1, 3)), {**batch, "last": last},
                    steps, lost, tuple(draw(st.sets(st.sampled_from(CHOSEN)))),
-                   draw(st.sampled_from([1, 1, 1, 2])))
+                   draw(st.sampled_from([1, 1, 1, 2])),
+                   draw(st.none() | st.integers(1, 20)))
 
     jobs = [job(draw(st.integers(0, 9)), draw(st.integers(0, 3)))
             for _ in range(draw(st.integers(0, 2)))]
@@ -110,12 +112,17 @@ class Step(NamedTuple):
 
 def take_steps(data: Data, job: Job, chosen: list[int]) -> tuple[list[Step], dict]:
     """What this rank takes until its last state, and that state."""
-    source = StepSource(data, **{"batch_size": None, "global_batch_size": None, **job.batch})
+    source = StepSource(data, epoch_batches=job.loop,
+                        **{"batch_size": None, "global_batch_size": None, **job.batch})
     history: list[Step] = []
     last_epoch, steps, state = data.epoch + 1, job.steps, data.state_dict()
+    before = source.batches_until_here()
     while steps is None and data.epoch <= last_epoch or steps is not None and len(history) < steps:
-        epoch = source.begin()
-        for step in source.samples(epoch):
+        begun = source.begin()
+        if job.loop is not None:  # they end where they would have without a stop
+            assert begun.steps == job.loop - before % job.loop
+            before = 0
+        for step in source.samples(begun):
             items = decode_samples(data, read_step(data, source.member, step).samples,
                                    lambda sample: (sample.number, sample.data))
             for number, contents in items:
@@ -126,7 +133,7 @@ def take_steps(data: Data, job: Job, chosen: list[int]) -> tuple[list[Step], dic
             data.advance(info.epoch, info.end)
             if job.counted is None or len(history) <= job.counted:
                 state = data.state_dict()
-            if len(history) == steps:
+            if len(history) == steps or steps is None and data.epoch > last_epoch:
                 break
     return history[:job.counted], state
 

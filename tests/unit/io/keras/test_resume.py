@@ -87,11 +87,11 @@ class Stop(keras.callbacks.Callback):
 
 
 def fitted(pattern: str, epochs: int, *callbacks, resume=(), steps_per_execution: int = 1,
-           validation=None) -> tuple[list[int], int, hio.Data]:
+           validation=None, **options) -> tuple[list[int], int, hio.Data]:
     """How often each sample was trained on, steps of the optimizer, and the data."""
     model = Counting(steps_per_execution=steps_per_execution)
     with hio.open(pattern, seed=5, chunk_samples=8) as data:
-        ds = hio.tensorflow.dataset(data, 8).map(parse).prefetch(4)
+        ds = hio.tensorflow.dataset(data, 8, **options).map(parse).prefetch(4)
         try:
             model.fit(ds, epochs=epochs, verbose=0, shuffle=False, validation_data=validation,
                       callbacks=[hio.keras.Resume(data, *resume), *callbacks])
@@ -125,6 +125,16 @@ def test_goes_on_with_the_newest_checkpoint(tfrecords, tmp_path, every, taken):
     assert set(after) <= {1, 2}
     if every == 1:  # nothing was trained on twice
         assert [a + b for a, b in zip(before, after)] == [3] * COUNT
+
+
+def test_epochs_of_some_batches_go_on_over_the_ends_of_the_datas(tfrecords, tmp_path):
+    resume = (tmp_path / "checkpoints", 1)
+    before, steps, _ = fitted(tfrecords, 6, Stop(3, 2), resume=resume, epoch_batches=5)
+    assert steps == 18 and sum(before) == COUNT + 5 * 8
+    after, steps, data = fitted(tfrecords, 6, resume=resume, epoch_batches=5)
+    assert steps == 30 and data.epoch == 2
+    assert sum(before) + sum(after) == 2 * COUNT + 4 * 8
+    assert {a + b for a, b in zip(before, after)} == {2, 3}
 
 
 def test_a_finished_training_has_nothing_to_do(tfrecords, tmp_path):

@@ -139,3 +139,29 @@ def test_a_batch_of_holes_only_is_empty(tmp_path):
     assert first[0].shape[0] == 0 and float(first[1]["weight"]) == 0 and len(
         first[1]["numbers"]) == 0
     assert [batch.numpy().tolist() for batch, _ in others] == [[[i] * 9] for i in range(1, 6)]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_loops_of_some_batches_follow_each_other(folder, ranks):
+    """With nothing said of what was taken, with every second batch said, and from a state."""
+    def run(open_data, rank):
+        with open_data(folder, seed=2) as data:
+            ds = hio.tensorflow.dataset(data, 4, with_samples=True, epoch_batches=5)
+            assert len(ds) == 5
+            steps = [info["numbers"].numpy().tolist() for _ in range(3) for _, info in ds]
+            for _, info in [*ds, *ds][:8]:
+                steps.append(info["numbers"].numpy().tolist())
+                if len(steps) % 2:
+                    data.taken(info)
+            state = data.state_dict()
+        with open_data(folder, seed=2) as data:
+            data.load_state_dict(state)
+            ds = hio.tensorflow.dataset(data, 4, with_samples=True, epoch_batches=5)
+            last = [[info["numbers"].numpy().tolist() for _, info in ds] for _ in range(3)]
+            assert [len(loop) for loop in last] == [2, 5, 5]
+            return steps + sum(last, [])
+
+    results = succeeded(in_job(ranks, run))
+    taken = [number for step in zip(*results) for share in step for number in share]
+    for begin in range(0, len(taken) - COUNT, COUNT):
+        assert sorted(taken[begin:begin + COUNT]) == list(range(COUNT))
