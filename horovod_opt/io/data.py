@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from horovod_opt.io.node_reader.member import Member
     from horovod_opt.io.node_reader.steps import Pass
     from horovod_opt.io.step_source import StepSource
+    from horovod_opt.io.unpacked.unpacked_place import UnpackedPlace
+    from horovod_opt.io.unpacked.unpacked_store import UnpackedStore
 
 # "skip-all": also what decode cannot decode.
 BAD = ("raise", "skip", "skip-all")
@@ -89,14 +91,18 @@ class Data:
                  memory: Optional[int], bad: str, threads: int, is_elastic: bool = False,
                  bad_limit: float = BAD_LIMIT, given: Given = Given(),
                  choose: Optional[Callable[[Given], Order]] = None, groups: Groups = Groups(),
-                 kept_place: Optional[KeptPlace] = None):
+                 kept_place: Optional[KeptPlace] = None,
+                 unpacked_place: Optional[UnpackedPlace] = None):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.rest: Optional[Rest] = None  # of an epoch that was begun by rules of before
         self._given, self._choose, self._groups = given, choose, groups
         self.memory, self.bad, self.threads = memory, bad, threads
         self.bad_limit = bad_limit
         self.kept_place = kept_place
-        self.job_memory: Optional[JobMemory] = None  # of the node's first rank
+        self.unpacked_place = unpacked_place
+        # Of the node's first rank.
+        self.job_memory: Optional[JobMemory] = None
+        self.unpacked: Optional[UnpackedStore] = None
         self.epoch = self.position = 0
         # The positions of epochs that end before their last sample, with last="drop".
         self.epoch_ends: dict[int, int] = {}
@@ -121,7 +127,7 @@ class Data:
         """For workers: they take samples, and say nothing to other ranks."""
         return {**self.__dict__, "_sources": None, "counter": None, "past": None, "last_pass": None,
                 "members": dict(self.members), "_choose": None, "known_holes": None,
-                "job_memory": None,
+                "job_memory": None, "unpacked": None,
                 "ranks": replace(self.ranks, allgather=None, named=None)}
 
     def __len__(self) -> int:
@@ -290,6 +296,7 @@ class Data:
             source.close()
         if self.job_memory is not None:
             self.job_memory.close()
+        self.unpacked = None  # it goes when no reader has it
         self.known_holes.settle()
 
     def __enter__(self) -> Data:

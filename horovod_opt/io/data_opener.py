@@ -13,7 +13,7 @@ from horovod_opt.io import formats, memory_limit
 from horovod_opt.io.data import BAD, BAD_LIMIT, Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import FOLDER, Pattern
-from horovod_opt.io.index import Selection
+from horovod_opt.io.index import Index, Selection
 from horovod_opt.io.index.selection import Choose
 from horovod_opt.io.job import nodes, room
 from horovod_opt.io.job.agreement import require_equal, run_together
@@ -28,6 +28,7 @@ from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.rank_view import weakness
 from horovod_opt.io.progress import say
 from horovod_opt.io.stage.data_cache import stage_together
+from horovod_opt.io.unpacked.unpacked_place import UnpackedPlace, check_unpacked_place
 
 
 def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
@@ -42,7 +43,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          stage_in: Union[str, os.PathLike, None] = None,
          stage_limit: Union[int, str, None] = None,
          cache: Union[int, str, None] = None,
-         cache_in: Union[str, os.PathLike, None] = None) -> Data:
+         cache_in: Union[str, os.PathLike, None] = None,
+         unpack_in: Union[str, os.PathLike, None] = None) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -85,6 +87,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         cache: bytes of each node, such as "24GiB", that keep what was read, for all nodes of the
             job: docs/use/io-cache.md. It changes no order. None: nothing is kept.
         cache_in: a folder on a disk of each node that they are in, instead of memory.
+        unpack_in: a folder on a disk of each node that compressed files are unpacked in, instead of
+            memory. Nothing in it has a name.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -125,7 +129,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                           "parts": selection.parts, "lacking": lacking,
                           "groups": rank_groups.share_of_rank,
                           "cache": kept_place and kept_place.bytes,
-                          "cache_in": kept_place and kept_place.folder},
+                          "cache_in": kept_place and kept_place.folder,
+                          "unpack_in": unpack_in and os.fspath(unpack_in)},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
     whole = open_index(ranks, node, pattern, index, checksums, keep_truncated=bad != "raise")
@@ -136,8 +141,12 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     require_equal(ranks, {"the samples of choose=": data_index.digest.hex()},
                   "choose= has to choose the same samples on every rank")
 
+    unpacked = run_together(ranks, lambda: _check_unpacked(
+        data_index, unpack_in, memory_bytes, kept_place))
+
     shares = rank_groups.shares(ranks.size, ranks.rank, node.ranks)
     order_room = room.find(ranks, node._replace(ranks=shares.of_node), memory_bytes)
+    order_room = order_room.without(unpacked.memory)
     rank_groups = rank_groups._replace(are_apart=order_room.are_apart)
     size = DataSize(data_index.samples, int(data_index.size.sum()), data_index.format == FOLDER,
                     partial(estimate_chunk_bytes, data_index))
@@ -155,7 +164,15 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         if weak:
             say(weak)
     return Data(data_index, order, own_ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
-                given, choose_order, rank_groups, kept_place)
+                given, choose_order, rank_groups, kept_place, unpacked)
+
+
+def _check_unpacked(index: Index, folder: Union[str, os.PathLike, None], memory: Optional[int],
+                    kept_place: Optional[KeptPlace]) -> UnpackedPlace:
+    if index.unpacked is not None and kept_place is not None:
+        raise InputError(f"cache={memory_limit.show(kept_place.bytes)} for compressed files, which "
+                         "each node unpacks and keeps anyway; remedy: leave cache= out")
+    return check_unpacked_place(index, folder, memory)
 
 
 def _is_script_run_again() -> bool:

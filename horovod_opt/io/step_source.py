@@ -14,6 +14,7 @@ from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.data import Data, LastPass, Told
 from horovod_opt.io.errors import DataError, InputError, ReaderEnded
 from horovod_opt.io.holes import Holes
+from horovod_opt.io.index.unpacked_index import UnpackedIndex
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import find, next_channel, use_channel
@@ -40,6 +41,7 @@ from horovod_opt.io.order.schedule import (
     schedule_in_pieces,
     take_steps,
 )
+from horovod_opt.io.unpacked.unpacked_store import UnpackedStore
 
 # Samples of a rank whose order is computed together: of many, each costs little.
 TOGETHER = 1 << 13
@@ -158,20 +160,25 @@ class StepSource:
         data, order = self.data, self._order
         if not data.node.is_reader:
             return
+        taken = data.unpacked_place.memory if data.unpacked_place else 0
+        if data.index.unpacked is not None and data.unpacked is None:
+            data.unpacked = UnpackedStore(data.index, data.unpacked_place, data.threads)
         if meeting is None:
-            sizes = chunk_bytes(data.index, order.chunk_samples)
+            index = data.index if data.unpacked is None else UnpackedIndex(
+                data.index, data.unpacked.file)
+            sizes = chunk_bytes(index, order.chunk_samples)
         else:
             sizes = data.job_memory.chunk_bytes
             meeting.settle(data.job_memory, data.epoch)
-        memory = data.memory
+        memory = None if data.memory is None else data.memory - taken
         need = max(enough_for(
             known, (batches, self._batches(data.position)), data.shares.of_node, sizes,
             range(data.epoch, data.epoch + self._epochs)
             if self._epochs and not self.epoch_batches else None, memory)
             for known in (order, self._rest or order))
         most = memory_limit.limit()
-        if most is not None and data.kept_place is not None:
-            most = max(most - data.kept_place.memory, 0)
+        if most is not None:
+            most = max(most - _beside(data), 0)
         if memory is None:
             memory = with_ahead(need)
             if most is not None:
@@ -179,17 +186,20 @@ class StepSource:
         origin = "memory=" if data.memory is not None else "by default memory="
         if memory < need:
             raise InputError(
-                f"memory={memory_limit.show(memory)} is less than the {memory_limit.show(need)} "
+                f"memory={memory_limit.show(data.memory)}"
+                + (f", less {memory_limit.show(taken)} for unpacked files," if taken else "")
+                + f" is less than the {memory_limit.show(need)} "
                 f"that shards={order.shards} and window={order.window} need at once; "
                 "remedy: more memory, fewer shards, or smaller windows or chunks")
         if most is not None and memory > most:
             raise InputError(
                 f"{origin}{memory_limit.show(memory)}, but this process may use "
-                f"{memory_limit.show(most)} (control group or machine{_beside(data)}); remedy: a "
-                f"smaller {'cache or ' if _beside(data) else ''}window, fewer shards, or a higher "
-                "limit")
+                f"{memory_limit.show(most)} (control group or machine{_tell_beside(data)}); "
+                f"remedy: a smaller {'cache or ' if data.kept_place else ''}window, fewer shards, "
+                "or a higher limit")
         self._reader = Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
-                              data.threads, chunk_bytes=sizes, job_memory=data.job_memory)
+                              data.threads, chunk_bytes=sizes, job_memory=data.job_memory,
+                              unpacked=data.unpacked)
 
     def begin(self, runs_ahead_of: Optional[Pass] = None, meets: bool = True) -> Pass:
         """The pass that comes next. An epoch that was left early begins anew; one of
@@ -380,10 +390,17 @@ class StepSource:
         self._end.now()
 
 
-def _beside(data: Data) -> str:
-    """What of the memory is taken already, for messages."""
-    kept = 0 if data.kept_place is None else data.kept_place.memory
-    return f", less cache={memory_limit.show(kept)}" if kept else ""
+def _beside(data: Data) -> int:
+    """Bytes of the node's memory that are taken already."""
+    return sum(place.memory for place in (data.kept_place, data.unpacked_place) if place)
+
+
+def _tell_beside(data: Data) -> str:
+    used = _beside(data)
+    if not used:
+        return ""
+    what = "cache=" if data.kept_place else "unpacked files of "
+    return f", less {what}{memory_limit.show(used)}"
 
 
 def _pieces(epoch: Epoch, ranks: Sequence[int], with_masks: bool = False) -> Iterator[Loads]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from typing import NamedTuple
 
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import folder, lmdb_file, pack_folder, shard_folder
 from horovod_opt.io.formats.patterns import Pattern, absolute, fixed_folder, remedy, root_of
 from horovod_opt.io.formats.read_buffer import cannot_read
+from horovod_opt.io.formats.unpacked_file import UnpackedFile, kind_of, refuse_kind
 
 TFRECORD, TAR, LMDB, FOLDER = FORMATS = ("tfrecord", "tar", "lmdb", "folder")
 PACK = "pack"  # a folder that horovod-opt pack has made
-COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")
+# What names of compressed files end with, and what they end with otherwise.
+PACKED = {r"\.(gz|z|zz|zlib|zst|zstd)$": "", r"\.(tgz|tzst)$": ".tar"}
+UNREAD = {".bz2": "bzip2", ".tbz2": "bzip2", ".xz": "xz", ".txz": "xz", ".lz4": "lz4"}
 OTHER_INDEXES = (".idx", ".index")  # of other tools, which lie beside their files
 
 
@@ -32,7 +36,8 @@ def find(pattern: Pattern) -> DataFiles:
 
     A pattern is a path or a glob (`**` for any depth, `{00..12}` and `{a,b}`), or several of them.
     Raises InputError for one that is none; DataError where nothing is found or can be read, for
-    several formats, for compressed files, for names that are not UTF-8.
+    several formats, for files that are compressed otherwise than by gzip, zlib or zstd, for names
+    that are not UTF-8.
     """
     patterns = absolute(pattern)
     root = root_of(patterns)
@@ -80,9 +85,10 @@ def _format(path: str) -> str:
         raise DataError(f"{path}: a folder among files; remedy: give a folder of files alone, or "
                         "a glob that names files only")
     name = os.path.basename(path).lower()
-    if name.endswith(COMPRESSED):
-        raise DataError(f"{path}: compressed; samples can only be read one by one from plain "
-                        "files; remedy: decompress it")
+    if (end := os.path.splitext(name)[1]) in UNREAD:
+        raise refuse_kind(path, UNREAD[end])
+    for packed, plain in PACKED.items():
+        name = re.sub(packed, plain, name)
     if name.endswith(".tar"):
         return TAR
     if name.endswith(".mdb"):
@@ -98,6 +104,9 @@ def _format_of_content(path: str) -> str:
             head = file.read(shard_folder.HEAD)
     except OSError as error:
         raise cannot_read(path, error) from error
+    if not shard_folder.kind_of_head(head) and kind_of(head):
+        with UnpackedFile(path) as contents:
+            head = contents.read(shard_folder.HEAD)
     kind = {"LMDB": LMDB, "TFRecord": TFRECORD, "tar": TAR}.get(shard_folder.kind_of_head(head))
     if kind is not None:
         return kind
@@ -106,6 +115,20 @@ def _format_of_content(path: str) -> str:
                         "that leaves it out, such as *.tfrecord or *.tar")
     raise DataError(f"{path}: neither TFRecord, tar nor LMDB; remedy: files of one of these "
                     "formats, or the folder itself for a folder of files")
+
+
+def is_packed(path: str) -> bool:
+    """Whether a file is compressed, by its first bytes. Raises DataError for one that is so in a
+    way that is not read."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(shard_folder.HEAD)
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    if shard_folder.kind_of_head(head) or not kind_of(head):
+        return False
+    UnpackedFile(path).close()
+    return True
 
 
 def _folder(root: str) -> DataFiles:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.native import crc32c
+
+if TYPE_CHECKING:
+    from horovod_opt.io.formats.unpacked_file import UnpackedFile
 
 BLOCK = 4 << 20  # bytes
 AGAIN_OR_PART = ("remedy: copy or make the file again, or take the samples before this, by "
@@ -13,17 +17,22 @@ AGAIN_OR_PART = ("remedy: copy or make the file again, or take the samples befor
 
 
 class ReadBuffer:
-    """A file of which a block is held, and nothing read from byte `end` on.
+    """A file of which a block is held, and nothing read from byte `end` on. `contents`: of a
+    compressed one, which are read instead, and closed with it.
 
     Raises DataError where the file cannot be opened.
     """
 
-    def __init__(self, path: str, end: int, block: int = BLOCK):
+    def __init__(self, path: str, end: int, block: int = BLOCK,
+                 contents: UnpackedFile | None = None):
         self._path = path
         self._end = end
         self._block = block
         self._start = 0
         self._bytes = b""
+        self._contents = contents
+        if contents is not None:
+            return
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -54,6 +63,9 @@ class ReadBuffer:
         return crc
 
     def _read(self, offset: int, end: int) -> bytes:
+        if self._contents is not None:
+            self._contents.seek(offset)
+            return self._contents.read(end - offset)
         pieces = []
         try:
             while offset < end:
@@ -67,7 +79,10 @@ class ReadBuffer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        os.close(self._file)
+        if self._contents is not None:
+            self._contents.close()
+        else:
+            os.close(self._file)
 
     def __enter__(self) -> ReadBuffer:
         return self

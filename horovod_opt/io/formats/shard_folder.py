@@ -17,6 +17,7 @@ from horovod_opt.io.formats.read_buffer import cannot_read
 
 HEAD = 512  # bytes that tell what a file is
 _COMPRESSED = r"\.(gz|bz2|xz|zst|zstd|lz4)"
+_UNREAD = r"\.(bz2|xz|lz4)$"  # of these
 _READ = {  # what can be opened, by its name
     "TFRecord": rf"tfrecords?([-_.]\d+([-_.]of[-_.]\d+)?)?({_COMPRESSED})?$",
     "tar": rf"\.(tar({_COMPRESSED})?|tgz)$",
@@ -102,7 +103,7 @@ def _refuse_shards(root: str, kind: str, shards: Sequence[str], files: int) -> N
     example = shards[0]
     if kind in _READ:
         remedy = f"the pattern {_pattern(root, example)}"
-        if re.search(_COMPRESSED + "$|tgz$", example):
+        if re.search(_UNREAD, example):
             remedy += ", once they are decompressed"
     else:
         remedy = (f"write them as TFRecord, tar or LMDB, or a file for each sample: {kind} is not "
@@ -121,7 +122,7 @@ def _pattern(root: str, example: str) -> str:
     elif dashes := re.search(r"(tfrecords?)?[-_.]\d+[-_.]of[-_.]\d+$", base, re.IGNORECASE):
         last = "*" + re.sub(r"\d+", "*", dashes.group())
     else:
-        last = "*" + re.sub(_COMPRESSED + "$", "", base)[len(_stem(base)):]
+        last = "*" + re.sub(_UNREAD, "", base)[len(_stem(base)):]
     return os.path.join(glob.escape(os.path.join(root, folder) if folder else root), last)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 
 import numpy as np
 
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats.columns import Scan, Texts
 from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, cannot_read
+from horovod_opt.io.formats.unpacked_file import UnpackedFile
 
 # What tarfile raises for headers that are no headers, beside its own errors.
 _BROKEN = (tarfile.TarError, ValueError, IndexError, EOFError, OverflowError, RecursionError,
@@ -32,8 +34,9 @@ class Part:
         self.size = size
 
 
-def scan(path: str, size: int, keep_truncated: bool = False) -> Scan:
-    """The samples of the first `size` bytes of a tar; parts are in the order in which they come.
+def scan(path: str, size: int, keep_truncated: bool = False, is_packed: bool = False) -> Scan:
+    """The samples of the first `size` bytes of a tar, or, if it `is_packed`, of its contents; parts
+    are in the order in which they come.
 
     Members without an extension and hidden ones belong to no sample, as with WebDataset. Raises
     DataError, with file and member, for what cannot be read by its offset or would be ambiguous:
@@ -44,7 +47,7 @@ def scan(path: str, size: int, keep_truncated: bool = False) -> Scan:
     samples: dict[str, dict[str, Part]] = {}
     last, truncation = None, ""
     try:
-        for part in _parts(path, size):
+        for part in _parts(path, size, is_packed):
             if part.key != last and part.key in samples:
                 raise _refusal(path, part.name, f"sample {part.key!r} has begun before, and other "
                                "members are between", "write a sample's members one after another, "
@@ -93,9 +96,9 @@ def differing_parts(first: tuple[str, str, Iterable[str]],
                      "or lacking='keep'")
 
 
-def _parts(path: str, size: int) -> Iterator[Part]:
+def _parts(path: str, size: int, is_packed: bool) -> Iterator[Part]:
     """The members that are parts of samples, in the file's order."""
-    for member in members(path, size):
+    for member in members(path, size, is_packed):
         stem, extension = stem_of(member.name)
         if stem and not member.isdir():
             yield Part(member.name, stem, extension.lower(), member.offset_data, member.size)
@@ -109,17 +112,20 @@ def stem_of(name: str) -> tuple[str, str]:
     return (folder + slash + stem, extension) if stem and dot else ("", "")
 
 
-def members(path: str, size: int) -> Iterator[tarfile.TarInfo]:
-    """Files and folders in the first `size` bytes of a tar, in order. Raises DataError as `scan`
+def members(path: str, size: int, is_packed: bool = False) -> Iterator[tarfile.TarInfo]:
+    """Files and folders in the first `size` bytes of a tar, or, if it `is_packed`, of its contents,
+    in order. Raises DataError as `scan`
     does, but for what only samples need."""
     position, names = 0, set()
-    try:
-        archive = tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise cannot_read(path, error) from error
-    except _BROKEN as error:
-        raise _damage(path, 0, error) from error
-    with archive:
+    with ExitStack() as stack:
+        contents = stack.enter_context(UnpackedFile(path)) if is_packed else None
+        try:
+            archive = stack.enter_context(tarfile.open(
+                path, "r:", contents, encoding="utf-8", errors="surrogateescape"))
+        except OSError as error:
+            raise cannot_read(path, error) from error
+        except _BROKEN as error:
+            raise _damage(path, 0, error) from error
         while True:
             try:
                 archive.fileobj.seek(position)

@@ -14,6 +14,7 @@ import numpy as np
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats.columns import Scan
 from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, BLOCK, ReadBuffer
+from horovod_opt.io.formats.unpacked_file import UnpackedFile
 from horovod_opt.io.native import crc32c
 
 HEAD = struct.Struct("<QI")  # length of the data, masked crc of these 8 bytes
@@ -40,8 +41,9 @@ def begins(head: bytes) -> bool:
 
 
 def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
-         keep_truncated: bool = False) -> Scan:
-    """The records of the first `size` bytes of a file; their checksums are those it holds.
+         keep_truncated: bool = False, is_packed: bool = False) -> Scan:
+    """The records of the first `size` bytes of a file, or, if it `is_packed`, of its contents;
+    their checksums are those it holds.
 
     With `contents` all data is read and compared with them; without, none of it. `advance` is
     called with numbers of bytes. Raises TruncatedFile, and where the checksum of a length is wrong,
@@ -50,7 +52,8 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
     offsets, sizes, crcs = array("q"), array("q"), array("I")
     damages, truncation = [], ""
     position = reported = 0
-    with ReadBuffer(path, size, BLOCK if contents else STRUCTURE_BLOCK) as buffer:
+    with ReadBuffer(path, size, BLOCK if contents or is_packed else STRUCTURE_BLOCK,
+                    UnpackedFile(path) if is_packed else None) as buffer:
         try:
             while position < size:
                 if position + HEAD.size > size:
@@ -58,7 +61,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
                 head = buffer.take(position, HEAD.size)
                 length = _length(head)
                 if length is None:
-                    raise _no_record(path, len(sizes), position, head)
+                    raise _no_record(path, len(sizes), position)
                 start = position + HEAD.size
                 end = start + length
                 if end + TAIL.size > size:
@@ -99,9 +102,6 @@ def _truncation(path: str, record: int, position: int, end: int, size: int) -> D
                          f"byte {end}, but the file at {size}; {AGAIN_OR_PART}")
 
 
-def _no_record(path: str, record: int, position: int, head: bytes) -> DataError:
-    if position == 0 and head[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda"):
-        return DataError(f"{path}: compressed; records can only be read one by one from plain "
-                         "TFRecord files; remedy: write it without compression")
+def _no_record(path: str, record: int, position: int) -> DataError:
     return TruncatedFile(f"{path}: record {record}, at byte {position}: the checksum of its length "
                          f"is wrong, so that no later record can be found; {AGAIN_OR_PART}")

@@ -22,7 +22,7 @@ from horovod_opt.io.errors import (
     Stale,
     TruncatedFile,
 )
-from horovod_opt.io.formats import lmdb_file, tar, tfrecord
+from horovod_opt.io.formats import lmdb_file, tar, tfrecord, unpacked_file
 from horovod_opt.io.formats.columns import Scan, Texts
 from horovod_opt.io.index import index_file, places
 from horovod_opt.io.index.checksums import checksums as read_checksums
@@ -33,6 +33,7 @@ from horovod_opt.io.progress import Meter, ProgressFunction
 
 THREADS = 16  # that scan a file each
 SHOWN = 3  # damaged records in a warning
+PLAIN = -1  # in Index.unpacked
 NO_SAMPLE = {formats.TFRECORD: "records in the files, which are empty",
              formats.TAR: "members with an extension, such as 0001.jpg: others, and hidden ones, "
                           "belong to no sample",
@@ -117,22 +118,26 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
                 keep_truncated: bool) -> Index:
     paths = [os.path.join(data_files.root, name) for name in data_files.files]
 
-    def scan(i: int) -> tuple[Scan, int]:
-        size, transaction = int(files.sizes[i]), 0
-        if data_files.format == formats.TFRECORD:
-            return tfrecord.scan(paths[i], size, contents, meter.advance,
-                                 keep_truncated), transaction
+    def scan(i: int) -> tuple[Scan, int, int]:
+        size, transaction, unpacked = int(files.sizes[i]), 0, PLAIN
         if data_files.format == formats.LMDB:
             file_scan, transaction = lmdb_file.scan(paths[i])
+        elif formats.is_packed(paths[i]):
+            file_scan, unpacked = _scan_packed(data_files.format, paths[i], contents,
+                                               keep_truncated)
+        elif data_files.format == formats.TFRECORD:
+            return (tfrecord.scan(paths[i], size, contents, meter.advance, keep_truncated),
+                    transaction, unpacked)
         else:
             file_scan = tar.scan(paths[i], size, keep_truncated)
         if not contents:
             meter.advance(size)
-        return file_scan, transaction
+        return file_scan, transaction, unpacked
 
     with ThreadPoolExecutor(THREADS) as pool:
         results = list(_all_or_first_error(pool, scan, len(paths)))
-    scans = _with_all_parts([file_scan for file_scan, _ in results], paths)
+    scans = _with_all_parts([file_scan for file_scan, _, _ in results], paths)
+    unpacked = np.array([row[2] for row in results], np.int64)
     _warn([text for file_scan in scans for text in file_scan.damages])
     counts = [len(file_scan.offset) for file_scan in scans]
     file = np.repeat(np.arange(len(paths), dtype=np.int32), counts)
@@ -148,11 +153,26 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
         label=None,
         keys=None if data_files.format == formats.TFRECORD else Texts.concatenate(
             [file_scan.keys for file_scan in scans]),
-        transactions=tuple(number for _, number in results)
+        transactions=tuple(row[1] for row in results)
         if data_files.format == formats.LMDB else (),
         digest=identity(data_files.format, files, file),
         truncated=tuple((i, file_scan.truncation[len(paths[i]):])
-                        for i, file_scan in enumerate(scans) if file_scan.truncation))
+                        for i, file_scan in enumerate(scans) if file_scan.truncation),
+        unpacked=unpacked if (unpacked != PLAIN).any() else None)
+
+
+def _scan_packed(kind: str, path: str, contents: bool, keep_truncated: bool) -> tuple[Scan, int]:
+    """The samples of a compressed file, and the bytes of its contents."""
+    size, truncation = unpacked_file.measure(path)
+    if truncation and not keep_truncated:
+        raise TruncatedFile(truncation)
+    if kind == formats.TFRECORD:
+        file_scan = tfrecord.scan(path, size, contents, lambda count: None, keep_truncated, True)
+    else:
+        file_scan = tar.scan(path, size, keep_truncated, True)
+    if truncation and not file_scan.truncation:
+        file_scan = replace(file_scan, truncation=truncation)
+    return file_scan, size
 
 
 def _all_or_first_error(pool: ThreadPoolExecutor, task: Callable[[int], Result],
@@ -180,7 +200,7 @@ def _with_all_parts(scans: Sequence[Scan], paths: Sequence[str]) -> list[Scan]:
 def _checksums(index: Index, meter: Meter) -> np.ndarray:
     paths = [os.path.join(index.root, name) for name in index.files.names.strings()]
     crc, unreadable = read_checksums(paths, index.file.reshape(-1), index.offset.reshape(-1),
-                                     index.size.reshape(-1), meter.advance)
+                                     index.size.reshape(-1), meter.advance, index.is_packed)
     if unreadable:
         raise DataError(unreadable[0].reason)
     return crc.reshape(index.size.shape)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from horovod_opt.io.errors import DataError
-from horovod_opt.io.formats.read_buffer import ReadBuffer
+from horovod_opt.io.formats.read_buffer import BLOCK, ReadBuffer
+from horovod_opt.io.formats.unpacked_file import UnpackedFile
 
 THREADS = 16  # each holds a block of 4 MiB
 TASK = 64 << 20  # bytes that a thread reads before it takes the next
@@ -47,26 +48,32 @@ class Records(NamedTuple):
 
 
 def checksums(paths: Sequence[str], file: np.ndarray, offset: np.ndarray, size: np.ndarray,
-              advance: Callable[[int], None]) -> tuple[np.ndarray, list[Unreadable]]:
+              advance: Callable[[int], None], is_packed: Callable[[int], bool] = lambda file: False
+              ) -> tuple[np.ndarray, list[Unreadable]]:
     """Checksums of n records (uint32[n]; 0 where unreadable), and those that cannot be read.
 
-    Record i is `size[i]` bytes at `offset[i]` of `paths[file[i]]`. `advance` is called with
-    numbers of bytes, by several threads.
+    Record i is `size[i]` bytes at `offset[i]` of `paths[file[i]]`, or of the contents of a file
+    that `is_packed`, by its number: one thread unpacks it. `advance` is called with numbers of
+    bytes, by several threads.
     """
     crc = np.zeros(len(file), np.uint32)
     order = np.lexsort((offset, file))
     ends = np.cumsum(size[order] + COST)
     cuts = np.searchsorted(ends, np.arange(TASK, ends[-1] if len(ends) else 0, TASK))
+    is_inside = np.append(True, np.diff(file[order]) == 0)[np.minimum(cuts, len(order) - 1)]
+    cuts = [cut for cut, inside in zip(cuts.tolist(), is_inside.tolist())
+            if not (inside and is_packed(int(file[order[min(cut, len(order) - 1)]])))]
     tasks = [rows for rows in np.split(order, cuts) if len(rows)]
 
     def read(rows: np.ndarray) -> list[Unreadable]:
         return [record for of_file in np.split(rows, np.flatnonzero(np.diff(file[rows])) + 1)
-                for record in read_file(paths[file[of_file[0]]], of_file)]
+                for record in read_file(int(file[of_file[0]]), of_file)]
 
-    def read_file(path: str, rows: np.ndarray) -> list[Unreadable]:
-        records = Records(rows, offset[rows], size[rows])
+    def read_file(number: int, rows: np.ndarray) -> list[Unreadable]:
+        records, path = Records(rows, offset[rows], size[rows]), paths[number]
         try:
-            buffer = ReadBuffer(path, records.end)
+            buffer = ReadBuffer(path, records.end, BLOCK,
+                                UnpackedFile(path) if is_packed(number) else None)
         except DataError as error:
             return [Unreadable(row, str(error)) for row in rows.tolist()]
         with closing(buffer):

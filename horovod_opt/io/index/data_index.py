@@ -26,6 +26,8 @@ class Index:
     and `fingerprint` is that of all but its place and the checksums. `truncated`: numbers of files
     that end too early, and what is wrong with each: samples are those before that. `raw_size`
     (int64[N, P]) is of each part once it is expanded, or None where nothing is compressed.
+    `unpacked` (int64[files]): the bytes that compressed files have once they are unpacked, -1 for
+    plain ones, or None where all are plain; `offset` counts in these bytes.
     """
 
     format: str
@@ -45,6 +47,7 @@ class Index:
     fingerprint: str = ""
     truncated: tuple[tuple[int, str], ...] = ()
     raw_size: np.ndarray | None = None
+    unpacked: np.ndarray | None = None
 
     @property
     def samples(self) -> int:
@@ -68,6 +71,17 @@ class Index:
     def truncations(self) -> list[str]:
         """What is wrong with files that end too early."""
         return [f"{self.path(file)}{reason}" for file, reason in self.truncated]
+
+    def is_packed(self, file: int) -> bool:
+        """Whether a file is compressed as a whole."""
+        return self.unpacked is not None and self.unpacked[file] >= 0
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Bytes of each file that samples may lie in, int64[files]."""
+        if self.unpacked is None:
+            return self.files.sizes
+        return np.where(self.unpacked >= 0, self.unpacked, self.files.sizes)
 
     def path(self, file: int) -> str:
         """Where a file is. Raises IndexError for a number that is none."""

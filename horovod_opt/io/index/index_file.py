@@ -22,7 +22,7 @@ VERSION = 1
 TYPES = {name: np.dtype(kind) for name, kind in {
     "names": "u1", "name_ends": "<i8", "file_sizes": "<i8", "file_mtimes": "<i8", "file": "<i4",
     "offset": "<i8", "size": "<i8", "crc": "<u4", "label": "<i4", "keys": "u1",
-    "key_ends": "<i8", "truncated": "u1"}.items()}
+    "key_ends": "<i8", "truncated": "u1", "unpacked": "<i8"}.items()}
 
 
 def pieces(index: Index) -> list[bytes]:
@@ -38,6 +38,8 @@ def pieces(index: Index) -> list[bytes]:
         columns |= {"keys": index.keys.blob, "key_ends": index.keys.ends}
     if index.truncated:  # in a column: earlier versions, which know none, build the index anew
         columns["truncated"] = np.frombuffer(json.dumps(index.truncated).encode(), np.uint8)
+    if index.unpacked is not None:  # the same
+        columns["unpacked"] = index.unpacked
     header = {
         "format": index.format, "samples": index.samples, "files": len(index.files),
         "parts": index.parts, "classes": index.classes, "transactions": index.transactions,
@@ -119,7 +121,8 @@ def _index(header: dict, counts: dict, columns: ColumnBlocks, files: Files, root
         transactions=counts["transactions"], digest=digest, place=place,
         fingerprint=column_file.fingerprint_of(header, without="crc"),
         truncated=_truncated(columns.take("truncated"), len(files))
-        if "truncated" in columns else ())
+        if "truncated" in columns else (),
+        unpacked=columns.take("unpacked", len(files)) if "unpacked" in columns else None)
 
 
 def _truncated(column: np.ndarray, files: int) -> tuple[tuple[int, str], ...]:

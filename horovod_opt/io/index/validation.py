@@ -8,6 +8,7 @@ import numpy as np
 
 from horovod_opt.io.formats import FOLDER
 from horovod_opt.io.formats.columns import Texts
+from horovod_opt.io.formats.unpacked_file import most_bytes
 from horovod_opt.io.index.data_index import Index, identity
 from horovod_opt.io.index.files import Files
 
@@ -40,6 +41,9 @@ def check_files(files: Files) -> None:
 def check_index(index: Index, no_sample: int = 0) -> None:
     """Raises ValueError for samples outside of their files, records that overlap, a class that is
     none, keys that are none, or a digest of other files. `no_sample`: a label that may be, too."""
+    if index.unpacked is not None and (
+            (index.unpacked < -1) | (index.unpacked > most_bytes(index.files.sizes))).any():
+        raise ValueError("a file that would be too large once it is unpacked")
     if index.samples:
         _check_bounds(index)
     if index.format == FOLDER and index.samples != len(index.files):
@@ -61,7 +65,7 @@ def _check_bounds(index: Index) -> None:
         size, offset = index.size[rows], index.offset[rows]
         if (size < 0).any() or (offset < 0).any():
             raise ValueError("a negative offset or size")
-        limit = index.files.sizes[file[rows]][:, None]
+        limit = index.lengths[file[rows]][:, None]
         if (size > limit).any() or (offset > limit - size).any():
             raise ValueError("a record outside of its file")
     if not _is_in_order(index):

@@ -25,7 +25,7 @@ def verify(index: Index, progress: ProgressFunction | None = None) -> list[str]:
     paths = [os.path.join(index.root, name) for name in index.files.names.strings()]
     meter = Meter(progress, int(index.size.sum()))
     file, offset, size = (column.reshape(-1) for column in (index.file, index.offset, index.size))
-    crc, unreadable = checksums(paths, file, offset, size, meter.advance)
+    crc, unreadable = checksums(paths, file, offset, size, meter.advance, index.is_packed)
     wrong = {row: reason for row, reason in unreadable}
     if index.crc is not None:
         for row in np.flatnonzero(crc != index.crc.reshape(-1)).tolist():
@@ -54,7 +54,7 @@ def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
 
     def check(i: int) -> str | None:
         try:
-            file_scan = scan(paths[i], int(index.files.sizes[i]))
+            file_scan = scan(paths[i], int(index.lengths[i]), index.is_packed(i))
         except DataError as error:
             return str(error)
         rows = slice(starts[i], starts[i + 1])
@@ -73,10 +73,10 @@ def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
 
 def _scanner(index: Index) -> Callable | None:
     if index.format == formats.TFRECORD:
-        return lambda path, size: tfrecord.scan(path, size, False, lambda count: None,
-                                                bool(index.truncated))
+        return lambda path, size, is_packed: tfrecord.scan(
+            path, size, False, lambda count: None, bool(index.truncated), is_packed)
     if index.format == formats.TAR:
-        return lambda path, size: tar.scan(path, size, bool(index.truncated))
+        return lambda path, size, is_packed: tar.scan(path, size, bool(index.truncated), is_packed)
     if index.format == formats.LMDB:
-        return lambda path, size: lmdb_file.scan(path)[0]
+        return lambda path, size, is_packed: lmdb_file.scan(path)[0]
     return None

@@ -39,6 +39,11 @@ class Room(NamedTuple):
             return self.memory
         return None if self.limit is None else self.limit // PART
 
+    def without(self, used: int) -> Room:
+        """Where so many bytes of each node are taken already."""
+        return self._replace(memory=None if self.memory is None else self.memory - used,
+                             limit=None if self.limit is None else max(self.limit - used, 1))
+
     @property
     def some_nodes(self) -> list[tuple[int, ...]]:
         """Those that may need the most: the largest, and some of all, of which inner ones share

@@ -46,15 +46,28 @@ def check_kept_place(cache: Union[int, str, None], folder: Union[str, os.PathLik
                 f"{memory_limit.show(most)} (control group or machine); remedy: a smaller cache=, "
                 "a higher limit, or cache_in= with a folder on a disk of the node")
         return KeptPlace(size)
+    path = check_disk_folder("cache_in", folder)
+    status = os.statvfs(path)
+    free = status.f_bavail * status.f_frsize
+    if free < size:
+        raise InputError(f"cache={memory_limit.show(size)}, but cache_in={path!r} has "
+                         f"{memory_limit.show(free)} free; remedy: a smaller cache=, or another "
+                         "folder")
+    return KeptPlace(size, path)
+
+
+def check_disk_folder(name: str, folder: Union[str, os.PathLike]) -> str:
+    """Its absolute path. Raises InputError about the argument `name` for what is no folder of a
+    disk of this node that takes files without a name."""
     path = os.path.abspath(os.fspath(folder))
-    where = f"cache_in={path!r}"
+    where = f"{name}={path!r}"
     if not os.path.isdir(path):
         raise InputError(f"{where} is no folder on this node; remedy: one that is there on every "
                          "node, on a disk of its own")
     kind = file_system(path)
     if kind and _NETWORKS.search(kind):
         raise InputError(f"{where} is on {kind}, which is no disk of this node; remedy: a folder "
-                         "on a local disk, or leave cache_in out")
+                         f"on a local disk, or leave {name} out")
     try:
         os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except OSError as error:
@@ -62,13 +75,7 @@ def check_kept_place(cache: Union[int, str, None], folder: Union[str, os.PathLik
         reason = f"{kind} has no files without a name" if has_none else error.strerror
         raise InputError(f"{where} cannot be used: {reason}; remedy: a folder on ext4, XFS, Btrfs "
                          "or tmpfs that this user may write to") from None
-    status = os.statvfs(path)
-    free = status.f_bavail * status.f_frsize
-    if free < size:
-        raise InputError(f"cache={memory_limit.show(size)}, but {where} has "
-                         f"{memory_limit.show(free)} free; remedy: a smaller cache=, or another "
-                         "folder")
-    return KeptPlace(size, path)
+    return path
 
 
 def file_system(path: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.index.unpacked_index import UnpackedIndex
 from horovod_opt.io.node_reader import lifetime
 from horovod_opt.io.node_reader.handover import RANK, WORKER, HandoverClient
 from horovod_opt.io.node_reader.hole_log import HoleLog
@@ -45,11 +46,15 @@ class Member:
         self._lock = threading.Lock()  # for placements
         self._kind = kind
         self._process = os.getpid()
-        self._client = HandoverClient(self._address, kind, self.rank, count=2)
-        cache_file, holes_file = self._client.files
+        has_packed = self._index.unpacked is not None
+        self._client = HandoverClient(self._address, kind, self.rank, count=2 + has_packed)
+        cache_file, holes_file, *unpacked_file = self._client.files
+        # By which it is read; its descriptor stays open as long as this object is there.
+        self._places = UnpackedIndex(self._index, *unpacked_file) if has_packed else self._index
+        self._unpacked_file = unpacked_file
         self.holes = HoleLog(holes_file)  # of all ranks of the node
         self._cache = NodeCache.attach(cache_file)
-        self._cache.know_files(self._index)
+        self._cache.know_files(self._places)
         self._cache.know_ranks(self._ranks)
         self._cache.watch(self._client.connection.fileno())
         lifetime.close_at_exit(member=self)
@@ -57,7 +62,7 @@ class Member:
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items()
                 if name not in ("_lock", "_cache", "_client", "_process", "_kind", "_placements",
-                                 "holes")}
+                                "_places", "_unpacked_file", "holes")}
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state, _process=-1, _placements=())
@@ -91,7 +96,7 @@ class Member:
             else:
                 current = [placement for placement in self._placements
                            if placement.last_step >= step]
-                self._placements = (*current, Placement(self._index, self._chunk_samples, begin,
+                self._placements = (*current, Placement(self._places, self._chunk_samples, begin,
                                                      chunk, first, last))
             self.next_load = begin + len(chunk)
 
@@ -186,7 +191,7 @@ class Member:
 
     def _located(self, samples: np.ndarray, loads: np.ndarray, places: np.ndarray
                  ) -> LocatedRecords:
-        return LocatedRecords(self._index, samples, loads, places, self._chunk_samples)
+        return LocatedRecords(self._places, samples, loads, places, self._chunk_samples)
 
     def queue(self) -> StepQueue:
         """For somebody who takes this rank's steps without Python's lock."""
@@ -242,6 +247,8 @@ class Member:
             self.holes.close()
         self._cache.close()
         self._client.let_go()
+        for file in self._unpacked_file:
+            os.close(file)
 
     def __del__(self) -> None:
         if hasattr(self, "_client"):  # not where attaching has failed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from horovod_opt.io.errors import DataError, InputError, ReaderEnded, reader_failed
+from horovod_opt.io.index.unpacked_index import UnpackedIndex
 from horovod_opt.io.node_reader import layout, lifetime
 from horovod_opt.io.node_reader.handover import HandoverServer
 from horovod_opt.io.node_reader.hole_log import HoleLog
@@ -18,6 +19,7 @@ from horovod_opt.io.node_reader.node_cache import NodeCache, ReaderStats
 
 if TYPE_CHECKING:
     from horovod_opt.io.kept.job_memory import JobMemory
+    from horovod_opt.io.unpacked.unpacked_store import UnpackedStore
 
 THREADS = 4
 LEAVE_CACHED = True  # what is in the page cache is not copied into the node cache
@@ -32,16 +34,20 @@ class Reader:
     `chunk_bytes` int64[chunks] is what each chunk takes, from layout.chunk_bytes() where the caller
     does not know it. Steps begin with `start`. Members come by `address`, a secret that only ranks
     of the job are told. The threads run on the cores of the thread that makes the reader.
-    `job_memory`: where chunks may come from instead of their files.
+    `job_memory`: where chunks may come from instead of their files. `unpacked`: the contents of
+    compressed files, which go to members with the node cache.
 
     Raises InputError: values that no node cache can have.
     """
 
     def __init__(self, index, chunk_samples: int, memory: int, ranks: int, threads: int = THREADS,
                  start: int = 0, chunk_bytes: np.ndarray | None = None,
-                 job_memory: JobMemory | None = None):
+                 job_memory: JobMemory | None = None, unpacked: UnpackedStore | None = None):
         if threads < 1:
             raise InputError(f"threads={threads}; remedy: at least 1")
+        self._unpacked, files = unpacked, ()  # it stays open as long as it is read
+        if unpacked is not None:
+            index, files = UnpackedIndex(index, unpacked.file), (unpacked.file,)
         self._index, self._chunk_samples = index, chunk_samples
         if chunk_bytes is None:
             chunk_bytes = layout.chunk_bytes(index, chunk_samples)
@@ -57,7 +63,7 @@ class Reader:
         self._cache: NodeCache | None = NodeCache.create(
             ranks, buffers_for(self.chunk_bytes, memory), buffer_bytes, memory, start)
         self._holes = HoleLog.create()
-        self._server = HandoverServer((self._cache.file, self._holes.file), ranks,
+        self._server = HandoverServer((self._cache.file, self._holes.file, *files), ranks,
                                       self._rank_ended)
         self._cache.know_files(index)
         self._cache.start(threads, LEAVE_CACHED, job_memory and job_memory.handle)
@@ -119,7 +125,8 @@ class Reader:
             if self._cache is None:
                 return
             cache, self._cache = self._cache, None
-            self._job_memory = None  # it ends when nobody has it, and this object may stay long
+            # They end when nobody has them, and this object may stay long.
+            self._job_memory = None
             self._state.notify_all()
         cache.end()
         self._fed.put(None)
@@ -128,6 +135,7 @@ class Reader:
         self._server.close()
         self._holes.close()
         cache.close()
+        self._unpacked = None
 
     def wait(self, seconds: float) -> bool:
         """After close(): until it has ended, but no longer than this. Whether it has."""

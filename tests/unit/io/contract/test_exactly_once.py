@@ -3,6 +3,7 @@ windows, and kills after which other ranks, with other batches, go on from the l
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import tempfile
@@ -58,7 +59,7 @@ class Job(NamedTuple):
 class Program(NamedTuple):
     """Jobs that follow each other, each from the state of the one before. Nodes read `along` bytes
     between what they take, and have `least` in a chunk that is not shuffled. `chosen`: numbers in
-    the file of the samples that are wanted, of which `sizes` are."""
+    the file of the samples that are wanted, of which `sizes` are. The file may be compressed."""
 
     sizes: list[int]
     chosen: list[int]
@@ -66,6 +67,7 @@ class Program(NamedTuple):
     jobs: list[Job]
     along: int
     least: int
+    is_packed: bool
 
 
 @st.composite
@@ -95,7 +97,8 @@ def programs(draw: st.DrawFn) -> Program:
             for _ in range(draw(st.integers(0, 2)))]
     return Program(sizes, chosen, options, [*jobs, job(None, 0)],
                    draw(st.sampled_from([0, 500, ALONG])),
-                   draw(st.sampled_from([1, 1000, LEAST])))
+                   draw(st.sampled_from([1, 1000, LEAST])),
+                   draw(st.sampled_from([False, False, False, True])))
 
 
 class Step(NamedTuple):
@@ -188,6 +191,8 @@ def test_nothing_is_lost_and_nothing_comes_twice(program):
         sizes = dict(zip(program.chosen, program.sizes))
         pattern = tfrecord(Path(folder) / "a.tfrecord", [
             record(number, sizes.get(number, 77)) for number in range(program.chosen[-1] + 1)])
+        if program.is_packed:
+            pattern.write_bytes(gzip.compress(pattern.read_bytes()))
         for job in program.jobs:
             outcome = run(pattern, program, job, state)
             if outcome is None:

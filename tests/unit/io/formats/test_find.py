@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import tempfile
 from pathlib import Path
@@ -90,10 +91,18 @@ def test_mixed_formats_are_named(tmp_path):
         formats.find(tmp_path / "*")
 
 
-@pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.tfrecord.gz", "a.tar.zst"])
-def test_compressed_files_are_refused(tmp_path, name):
+@pytest.mark.parametrize("name, kind", [
+    ("a.tar.gz", "tar"), ("a.tgz", "tar"), ("a.tar.zst", "tar"), ("a.tfrecord.gz", "tfrecord"),
+    ("a.tfrecord", "tfrecord"), ("a.gz", "tfrecord"), ("a", "tfrecord")])
+def test_compressed_files_are_told_by_name_or_contents(tmp_path, name, kind):
+    (tmp_path / name).write_bytes(gzip.compress(data_sets.framed(b"x")))
+    assert formats.find(tmp_path / name).format == kind
+
+
+@pytest.mark.parametrize("name", ["a.tar.bz2", "a.txz", "a.tfrecord.lz4"])
+def test_files_that_are_compressed_otherwise_are_refused(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(DataError, match=f"{name}: compressed; .*remedy: decompress"):
+    with pytest.raises(DataError, match=f"{name}: compressed by .*; remedy: decompress"):
         formats.find(tmp_path / name)
 
 

@@ -25,6 +25,8 @@ def files_of(folder: Path, names: list[str]) -> SimpleNamespace:
 class Data:
     """An index of records in files of a folder: what the reader needs of it, as plain arrays."""
 
+    unpacked = None
+
     def __init__(self, folder: Path, names: list[str], file, offset, size, crc=None):
         self.root, self.names = str(folder), names
         self.files = files_of(folder, names)

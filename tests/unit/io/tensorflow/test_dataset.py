@@ -344,3 +344,32 @@ def test_an_iterator_that_is_dropped_leaves_no_thread(tfrecords):
         assert threads()
         del batches
         assert have_ended()
+
+
+@pytest.mark.parametrize("ranks, kind", [(1, "GZIP"), (2, "ZLIB"), (3, "GZIP")])
+def test_records_that_tensorflow_has_compressed(tmp_path, ranks, kind):
+    records = [bytes([i]) * 40 for i in range(50)]
+    for file in range(2):
+        with tf.io.TFRecordWriter(str(tmp_path / f"{file}.tfrecord"), kind) as writer:
+            for record in records[file::2]:
+                writer.write(record)
+    pattern = str(tmp_path / "*.tfrecord")
+
+    def run(open_data, rank):
+        with open_data(pattern, seed=3, chunk_samples=4) as data:
+            ds, taken = hio.tensorflow.dataset(data, 4, with_info=True), []
+            for batch, info in ds:
+                taken += batch.numpy().tolist()
+                if info["step"] == 2:
+                    data.taken(info)
+                    break
+            state = json.dumps(data.state_dict())
+        with open_data(pattern, seed=3, chunk_samples=4) as data:
+            data.load_state_dict(json.loads(state))
+            return taken + [record for batch in hio.tensorflow.dataset(data, 4)
+                            for record in batch.numpy().tolist()]
+
+    taken = [record for own in succeeded(in_job(ranks, run)) for record in own]
+    files = sorted(map(str, tmp_path.glob("*.tfrecord")))
+    assert sorted(taken) == sorted(tf.data.TFRecordDataset(files, kind).as_numpy_iterator())
+    assert sorted(taken) == records

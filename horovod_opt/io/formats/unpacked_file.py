@@ -1,0 +1,202 @@
+"""The contents of a compressed file, forward: gzip, zlib (TFRecord's ZLIB) and zstd, told by its
+first bytes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from collections.abc import Iterator
+
+from horovod_opt.io.errors import DataError, TruncatedFile
+from horovod_opt.io.formats import compression
+from horovod_opt.io.formats.compression import MOST_RATIO
+from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, cannot_read
+from horovod_opt.io.progress import say
+
+GZIP, ZLIB, ZSTD = "gzip", "zlib", "zstd"
+READ = (GZIP, ZLIB, ZSTD)
+_OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x04\x22\x4d\x18": "lz4"}
+_WINDOW_BITS = {GZIP: 31, ZLIB: 15}  # of zlib's inflateInit2
+HEAD = 12  # bytes that tell
+
+FED = 1 << 16  # bytes of the file at a time
+PIECE = 1 << 20  # bytes of contents at a time
+# zstd has no such bound: 4 bytes are a block of up to 128 KiB.
+FED_TO_ZSTD = 1 << 10
+MOST_WINDOW = 1 << 27  # bytes that zstd may refer back, as its command line has it
+FEW = 16 << 20  # bytes that any file may have, however well it is compressed
+
+
+def kind_of(head: bytes) -> str:
+    """How a file is compressed that begins so; "" if it is not. What begins a TFRecord may look
+    like zlib, so ask for that first."""
+    if head[:3] == b"\x1f\x8b\x08":
+        return GZIP
+    if head[:4] == b"\x28\xb5\x2f\xfd" or head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5:
+        return ZSTD
+    if len(head) > 1 and head[0] & 15 == 8 and head[0] >> 4 <= 7 and (
+            head[0] << 8 | head[1]) % 31 == 0 and not head[1] & 32:
+        return ZLIB
+    return next((kind for begin, kind in _OTHERS.items() if head.startswith(begin)), "")
+
+
+def most_bytes(packed: int) -> int:
+    """Contents that a file of so many bytes may have; one with more is taken for a bomb."""
+    return MOST_RATIO * packed + FEW
+
+
+def measure(path: str) -> tuple[int, str]:
+    """How many bytes its contents have, and what is wrong with a file that ends too early or is
+    damaged: they are those before that. Raises DataError for one that cannot be read at all."""
+    with UnpackedFile(path) as file:
+        try:
+            while file.skip(PIECE):
+                pass
+        except TruncatedFile as error:
+            return file.tell(), str(error)
+        return file.tell(), ""
+
+
+class UnpackedFile:
+    """Of zlib and gzip members and of zstd frames that follow each other the contents are one after
+    the other. What follows a gzip file and is no member is left out, with a line, as gzip and GNU
+    tar do; zeros without one.
+
+    Raises DataError where the file cannot be opened, for other kinds, and in reading for contents
+    that are too large for the file; TruncatedFile where the compressed data ends or is damaged:
+    all before that has been read by then.
+    """
+
+    def __init__(self, path: str):
+        self._path = path
+        try:
+            self._file = open(path, "rb", buffering=0)
+            head = self._file.read(HEAD)
+            self._most = most_bytes(os.fstat(self._file.fileno()).st_size)
+        except OSError as error:
+            raise cannot_read(path, error) from error
+        self.kind = kind_of(head)
+        if self.kind not in READ:
+            self._file.close()
+            raise refuse_kind(path, self.kind)
+        if self.kind == ZSTD:
+            compression.require(f"{path}: a file that zstd has compressed")
+        self._start()
+
+    def _start(self) -> None:
+        self._file.seek(0)
+        self._pieces = self._expanded() if self.kind == ZSTD else self._inflated()
+        self._piece, self._at, self._position = b"", 0, 0
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int) -> None:
+        """Forward by reading; backward from the start again."""
+        if position < self._position:
+            self._start()
+        while self._position < position and self.skip(position - self._position):
+            pass
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, less only at the end."""
+        pieces = []
+        while size and self._fill():
+            piece = self._piece[self._at:self._at + size]
+            pieces.append(piece)
+            size -= len(piece)
+            self._at += len(piece)
+            self._position += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def skip(self, size: int) -> int:
+        """Goes forward by at most so many bytes; returns by how many, 0 at the end."""
+        if not self._fill():
+            return 0
+        skipped = min(size, len(self._piece) - self._at)
+        self._at += skipped
+        self._position += skipped
+        return skipped
+
+    def _fill(self) -> bool:
+        """Whether there is a byte that comes next."""
+        while self._at == len(self._piece):
+            try:
+                piece = next(self._pieces, None)
+            except DataError:
+                raise
+            except OSError as error:
+                refusal = cannot_read(self._path, error)
+                raise (TruncatedFile(str(refusal)) if error.errno == errno.EIO else refusal
+                       ) from error
+            except Exception as error:  # of zlib and of zstandard
+                raise self._end_early(f"its {self.kind} data is damaged ({error})") from error
+            if piece is None:
+                return False
+            self._piece, self._at = piece, 0
+            if self._position + len(piece) > self._most:
+                raise DataError(
+                    f"{self._path}: its {self.kind} data unpacks to more than {MOST_RATIO} times "
+                    "its size, which no data does; remedy: if it is meant so, write it "
+                    "uncompressed")
+        return True
+
+    def _end_early(self, why: str) -> TruncatedFile:
+        return TruncatedFile(f"{self._path}: {why} behind byte {self._position} of its contents; "
+                             f"{AGAIN_OR_PART}")
+
+    def _inflated(self) -> Iterator[bytes]:
+        rest = self._file.read(FED)
+        while True:
+            member = zlib.decompressobj(_WINDOW_BITS[self.kind])
+            while not member.eof:
+                data = member.unconsumed_tail or rest or self._file.read(FED)
+                rest = b""
+                piece = member.decompress(data, PIECE)
+                yield piece
+                if not (data or piece or member.eof):
+                    raise self._end_early(f"truncated: it ends within its {self.kind} data")
+            rest = self._behind_zeros(member.unused_data)
+            if len(rest) < 2:
+                rest += self._file.read(FED)
+            if not rest or self.kind == ZLIB or rest[:2] != b"\x1f\x8b":
+                if rest:
+                    say(f"{self._path}: what follows its {self.kind} data is left out")
+                return
+
+    def _behind_zeros(self, rest: bytes) -> bytes:
+        while not (rest := rest.lstrip(b"\0")):
+            if not (rest := self._file.read(FED)):
+                return b""
+        return rest
+
+    def _expanded(self) -> Iterator[bytes]:
+        import zstandard
+
+        expander = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+        rest = self._file.read(FED)
+        while rest:
+            frame = expander.decompressobj()
+            while not frame.eof:
+                rest = rest or self._file.read(FED)
+                if not rest:
+                    raise self._end_early("truncated: it ends within its zstd data")
+                piece, rest = frame.decompress(rest[:FED_TO_ZSTD]), rest[FED_TO_ZSTD:]
+                yield piece
+            rest = (frame.unused_data + rest) or self._file.read(FED)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> UnpackedFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def refuse_kind(path: str, kind: str) -> DataError:
+    """Of a file that is compressed in another way, or not at all any more."""
+    return DataError(f"{path}: {f'compressed by {kind}' if kind else 'not compressed'}, and not by "
+                     f"{', '.join(READ)}; remedy: decompress it, or compress it by one of these")
