@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Optional, Union
 
@@ -15,6 +15,7 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import FOLDER, Pattern
 from horovod_opt.io.index import Index, Selection
 from horovod_opt.io.index.selection import Choose
+from horovod_opt.io.index.weights import Weigh
 from horovod_opt.io.job import nodes, room
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication, find
@@ -31,7 +32,7 @@ from horovod_opt.io.stage.data_cache import stage_together
 from horovod_opt.io.unpacked.unpacked_place import UnpackedPlace, check_unpacked_place
 
 
-def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
+def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle: bool = True,
          memory: Union[int, str, None] = None, window: Optional[int] = None,
          shards: Optional[int] = None, chunk_samples: Optional[int] = None, bad: str = "raise",
          index: Union[str, os.PathLike, None] = None, checksums: bool = True, threads: int = 4,
@@ -44,14 +45,16 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
          stage_limit: Union[int, str, None] = None,
          cache: Union[int, str, None] = None,
          cache_in: Union[str, os.PathLike, None] = None,
-         unpack_in: Union[str, os.PathLike, None] = None) -> Data:
+         unpack_in: Union[str, os.PathLike, None] = None,
+         weights: Optional[Weigh] = None) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
 
     Args:
         pattern: a path or glob, or several: TFRecord files, tars (WebDataset's layout), an LMDB, or
-            a folder of files, whose subfolders are classes.
+            a folder of files, whose subfolders are classes. To mix data sets of one format, a dict
+            of a path or glob for each and its share of an epoch's samples.
         seed: of the order; the same for the same samples at the same positions.
         shuffle: False for the data's own order, as for validation.
         memory: of a node's reader, such as "2GiB"; by default what window and shards need and a
@@ -79,6 +82,9 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         choose: which samples: patterns of their keys such as "*.jpg", or "!*/Thumbs.db" for those
             that are left out; or a function that is given a `SampleTable` and returns bool[n], or
             numbers of samples.
+        weights: a function that is given a `SampleTable` of the chosen samples and returns a weight
+            for each: an epoch then has each of them in proportion, at least once unless weights
+            differ too much, or not at all where they are 0.
         groups: of ranks that have the same samples, such as [[0, 1], [2, 3]]; a batch is then one
             of each group, and `global_batch_size` that of all groups.
         stage_in: a folder of the node, to which the data is brought first, from wherever it is: a
@@ -103,6 +109,15 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                          "remedy: leave one of them out")
     if ranks is None:
         ranks = ALONE if alone or elastic else find()
+    shares = pattern if isinstance(pattern, Mapping) else None
+    if shares is not None:
+        if stage_in is not None:
+            raise InputError("stage_in= with a share of each data set; remedy: bring each there by "
+                             "horovod-opt io stage, and open what it has made")
+        pattern = list(shares)
+    if not shuffle and (weights is not None or shares is not None):
+        raise InputError("shuffle=False with weights, where samples come in the data's own order, "
+                         "once; remedy: leave one of them out")
     own_ranks, ranks = ranks, ranks.doing(f"opens {str(pattern):.200}")
 
     if stage_in is not None or stage_limit is not None:
@@ -116,7 +131,8 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern),
-                Selection.check(parts, lacking, choose), Groups.check(groups, ranks.size),
+                Selection.check(parts, lacking, choose, weights, shares),
+                Groups.check(groups, ranks.size),
                 check_kept_place(cache, cache_in))
 
     if groups is not None and (alone or elastic):
@@ -127,6 +143,7 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
                           "memory": memory_bytes, "window": window, "shards": shards,
                           "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit,
                           "parts": selection.parts, "lacking": lacking,
+                          "shares": selection.shares,
                           "groups": rank_groups.share_of_rank,
                           "cache": kept_place and kept_place.bytes,
                           "cache_in": kept_place and kept_place.folder,
@@ -137,15 +154,20 @@ def open(pattern: Pattern, *, seed: int = 0, shuffle: bool = True,
     if whole.truncated and ranks.rank == 0:
         say(f"{len(whole.truncated)} files end too early, and what is behind is left out: "
             f"{whole.truncations[0]}")
-    data_index = run_together(ranks, lambda: selection.apply(whole))
-    require_equal(ranks, {"the samples of choose=": data_index.digest.hex()},
-                  "choose= has to choose the same samples on every rank")
+    data_index = run_together(ranks, lambda: selection.apply(whole, seed))
+    require_equal(ranks, {"the samples of choose= and weights=": data_index.digest.hex()},
+                  "choose= and weights= have to say the same of all samples on every rank")
+    rare = getattr(data_index, "rare", 0)
+    if rare and ranks.rank == 0:
+        say(f"{rare} samples have so little weight that they come less than once in an epoch of "
+            f"{data_index.samples}: some of them are in all epochs, by the seed, the others in "
+            "none; remedy: weights that differ less")
 
     unpacked = run_together(ranks, lambda: _check_unpacked(
         data_index, unpack_in, memory_bytes, kept_place))
 
-    shares = rank_groups.shares(ranks.size, ranks.rank, node.ranks)
-    order_room = room.find(ranks, node._replace(ranks=shares.of_node), memory_bytes)
+    of_node = rank_groups.shares(ranks.size, ranks.rank, node.ranks).of_node
+    order_room = room.find(ranks, node._replace(ranks=of_node), memory_bytes)
     order_room = order_room.without(unpacked.memory)
     rank_groups = rank_groups._replace(are_apart=order_room.are_apart)
     size = DataSize(data_index.samples, int(data_index.size.sum()), data_index.format == FOLDER,

@@ -1,11 +1,11 @@
-"""The samples and parts of an index that a training wants: `parts=`, `lacking=` and `choose=` of
-open()."""
+"""The samples and parts of an index that a training wants, and how often: `parts=`, `lacking=`,
+`choose=` and `weights=` of open()."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
@@ -15,9 +15,16 @@ import numpy as np
 
 from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.formats import TAR
-from horovod_opt.io.formats.columns import Texts
 from horovod_opt.io.formats.tar import differing_parts
 from horovod_opt.io.index.data_index import DIGEST_BYTES, Index
+from horovod_opt.io.index.weights import (
+    Weigh,
+    check_shares,
+    check_weights,
+    rows_of,
+    times_of,
+    weights_of_shares,
+)
 
 LACKING = ("raise", "skip", "keep")
 KEYS_SHOWN = 3
@@ -26,7 +33,7 @@ Choose = Union[str, Sequence[str], Callable[["SampleTable"], Any]]
 
 
 class SampleTable:
-    """What a function that chooses samples is given: all n of them, without their bytes.
+    """What a function that chooses or weighs samples is given: all n of them, without their bytes.
 
     `parts`: names of the P parts, "jpg" and so on in a tar, one named "" in other formats. `size`:
     int64[n, P], bytes. `labels`: int32[n], or None, and `classes`, their names. `keys`: n texts,
@@ -59,34 +66,42 @@ def lacks(index: Index, samples: Any = slice(None)) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SelectedIndex(Index):
-    """Some samples (`rows`, int64[n], ascending) and parts (`columns`) of an index, as one of their
-    own. `is_partial`: some lack a part."""
+    """Some samples and parts (`columns`) of an index, as one of their own: each as often as
+    `counts` says (of all, int64), in the order of `rows` (int64[n]). `is_partial`: some lack a
+    part. `rare`: how many come less often than their weight says."""
 
     whole: Optional[Index] = None
+    counts: Optional[np.ndarray] = None
     rows: Optional[np.ndarray] = None
     columns: tuple[int, ...] = ()
     is_partial: bool = False
+    rare: int = 0
 
     def of(self, whole: Index) -> Index:
         """The same of another index of the same data."""
-        return selected(whole, self.rows, self.columns)
+        return selected(whole, self.counts, self.columns)
+
+    def key(self, sample: int) -> str:
+        return self.whole.key(int(self.rows[sample]))
 
     def lacks(self, samples: np.ndarray) -> Optional[np.ndarray]:
         return lacks(self, samples) if self.is_partial else None
 
     def __reduce__(self) -> tuple:
         """Another process opens the whole index, so that all share its pages."""
-        mask = np.zeros(self.whole.samples, bool)
-        mask[self.rows] = True
-        return _unpickled, (self.whole, np.packbits(mask), self.columns)
+        kind = np.min_scalar_type(int(self.counts.max()))
+        return selected, (self.whole, self.counts.astype(kind), self.columns)
 
 
-def selected(whole: Index, rows: np.ndarray, columns: Sequence[int]) -> SelectedIndex:
-    """The rows (int64[n], ascending) and columns of an index."""
+def selected(whole: Index, counts: np.ndarray, columns: Sequence[int], rare: int = 0
+             ) -> SelectedIndex:
+    """Each sample of an index so often (int64 of all), and its columns."""
+    counts = np.asarray(counts, np.int64)
+    rows = rows_of(counts)
     cells = np.ix_(rows, columns)
     state = blake2b(digest_size=DIGEST_BYTES, person=b"horovod-opt.rows")
     state.update(whole.digest + np.ascontiguousarray(rows, "<i8").tobytes())
-    is_all = len(rows) == whole.samples
+    is_all = bool((counts == 1).all())
     own = {field.name: getattr(whole, field.name) for field in fields(Index)}
     own |= {"parts": tuple(whole.parts[column] for column in columns),
             "file": np.broadcast_to(whole.file[rows, :1], (len(rows), len(columns))),
@@ -94,23 +109,26 @@ def selected(whole: Index, rows: np.ndarray, columns: Sequence[int]) -> Selected
             "crc": None if whole.crc is None else whole.crc[cells],
             "label": None if whole.label is None else whole.label[rows],
             "raw_size": None if whole.raw_size is None else whole.raw_size[cells],
-            "keys": whole.keys if whole.keys is None or is_all else _texts(whole.keys, rows),
+            "keys": None,  # see key()
             "digest": whole.digest if is_all else state.digest(),
             "fingerprint": f"{whole.fingerprint}-{state.hexdigest()}-{list(columns)}"}
-    return SelectedIndex(**own, whole=whole, rows=rows, columns=tuple(columns),
-                         is_partial=bool(lacks(whole)[cells].any()))
+    return SelectedIndex(**own, whole=whole, counts=counts, rows=rows, columns=tuple(columns),
+                         is_partial=bool(lacks(whole)[cells].any()), rare=rare)
 
 
 class Selection(NamedTuple):
-    """What open() was given. `parts` None: all that there are. Raises InputError in check() if it
-    is none."""
+    """What open() was given. `parts` None: all that there are. `shares`: what each pattern is to
+    have of an epoch. Raises InputError in check() if it is none."""
 
     parts: Optional[tuple[str, ...]] = None
     lacking: str = "raise"
     choose: Optional[Choose] = None
+    weights: Optional[Weigh] = None
+    shares: Optional[dict[str, float]] = None
 
     @classmethod
-    def check(cls, parts: Any, lacking: Any, choose: Any) -> Selection:
+    def check(cls, parts: Any, lacking: Any, choose: Any, weights: Any = None,
+              shares: Optional[Mapping[Any, Any]] = None) -> Selection:
         if parts is not None:
             parts = (parts,) if isinstance(parts, str) else tuple(parts)
             if not parts or len(set(parts)) < len(parts) or not all(
@@ -123,11 +141,34 @@ class Selection(NamedTuple):
             if not choose or not all(isinstance(text, str) and text.strip("!") for text in choose):
                 raise InputError(f"choose={choose!r}; remedy: patterns of keys such as '*.jpg' or "
                                  "'!__*__', or a function")
-        return cls(parts, lacking, choose)
+        if weights is not None and not callable(weights):
+            raise InputError(f"weights={weights!r:.200}; remedy: a function that is given a "
+                             "SampleTable and returns a weight for each sample")
+        if weights is not None and shares is not None:
+            raise InputError("weights= and a share of each pattern; remedy: one of them")
+        return cls(parts, lacking, choose, weights,
+                   None if shares is None else check_shares(shares))
 
-    def apply(self, index: Index) -> Index:
-        """The index itself where all of it is wanted. Raises InputError for what it has not got,
-        DataError where samples lack parts, and where none is left."""
+    def apply(self, index: Index, seed: int = 0) -> Index:
+        """The index itself where all of it is wanted, once. `seed`: of what weights leave open.
+        Raises InputError for what it has not got and for weights that are none, DataError where
+        samples lack parts, and where none is left."""
+        chosen = self._apply_choice(index)
+        if self.weights is None and self.shares is None:
+            return chosen
+        weights = (weights_of_shares(chosen, self.shares) if self.weights is None else
+                   check_weights(self.weights(SampleTable(chosen)), chosen.samples))
+        times = times_of(weights, seed, chosen.digest)
+        if (times.counts == 1).all():
+            return chosen
+        rows, columns = np.arange(index.samples), range(len(index.parts))
+        if isinstance(chosen, SelectedIndex):
+            rows, columns = chosen.rows, chosen.columns
+        counts = np.zeros(index.samples, np.int64)
+        counts[rows] = times.counts
+        return selected(index, counts, list(columns), times.rare)
+
+    def _apply_choice(self, index: Index) -> Index:
         mask = self._chosen(index)
         columns = self._columns(index)
         missing = lacks(index)[:, columns]
@@ -145,7 +186,7 @@ class Selection(NamedTuple):
         if len(rows) == index.samples and columns == list(range(len(index.parts))) and (
                 not missing.any()):
             return index
-        return selected(index, rows, columns)
+        return selected(index, mask, columns)
 
     def _columns(self, index: Index) -> list[int]:
         if self.parts is None:
@@ -214,11 +255,3 @@ def _mask_of(answer: Any, samples: int) -> np.ndarray:
     raise InputError(f"choose= returned {array.dtype}{list(array.shape)} for {samples} samples; "
                      f"remedy: bool[{samples}], or the numbers of the samples that it chooses, "
                      "each once")
-
-
-def _texts(texts: Texts, rows: np.ndarray) -> Texts:
-    return Texts.of(texts.raw(row) for row in rows.tolist())
-
-
-def _unpickled(whole: Index, mask: np.ndarray, columns: Sequence[int]) -> SelectedIndex:
-    return selected(whole, np.flatnonzero(np.unpackbits(mask, count=whole.samples)), columns)

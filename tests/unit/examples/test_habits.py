@@ -51,6 +51,11 @@ def test_all_arguments_of_loaders_are_in_the_table():
     ("pytorch_tar", "torch", ["38 of 39 samples, 1 left out; mean "]),
     ("pytorch_folder", "torch", ["rank 0: 80 of 80 samples of 2 classes, the same by DataLoader",
                                  "rank 0 alone: 20 samples"]),
+    ("pytorch_mix", "torch", ["rank 0: 160 samples an epoch; loops of 3, then 10 batches; "
+                              "digits 0.75"]),
+    ("pytorch_balanced", "torch", ["common 60, some 60, rare 60; 180 augmentations"] * 2),
+    ("tensorflow_gzip", "tensorflow", ["120 samples an epoch, 60 of GZIP, 60 of ZLIB",
+                                       "14 steps, then 30; epoch 2, position 0"]),
     ("tensorflow_tfrecord", "tensorflow", ["40 of 40 samples of 2 classes in 2 files",
                                            "40 of 40 samples of 2 classes in 40 files"])])
 def test_a_script_of_each_habit(tmp_path, script, framework, expected):

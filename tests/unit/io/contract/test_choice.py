@@ -213,7 +213,7 @@ def test_ranks_that_choose_differently(tmp_path):
     results = in_job(2, lambda open_data, rank: open_data(
         path, choose=lambda table: np.arange(len(table)) > rank))
     assert {type(result) for result in results} == {hio.InputError}
-    assert "choose= has to choose the same samples on every rank" in str(results[0])
+    assert "have to say the same of all samples on every rank" in str(results[0])
 
 
 def test_a_state_belongs_to_the_samples_that_were_chosen(tmp_path):

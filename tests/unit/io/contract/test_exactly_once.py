@@ -59,7 +59,8 @@ class Job(NamedTuple):
 class Program(NamedTuple):
     """Jobs that follow each other, each from the state of the one before. Nodes read `along` bytes
     between what they take, and have `least` in a chunk that is not shuffled. `chosen`: numbers in
-    the file of the samples that are wanted, of which `sizes` are. The file may be compressed."""
+    the file of the samples that are wanted, of which `sizes` are; one that is wanted several times,
+    as `weights` say, several times. The file may be compressed."""
 
     sizes: list[int]
     chosen: list[int]
@@ -68,6 +69,7 @@ class Program(NamedTuple):
     along: int
     least: int
     is_packed: bool
+    weights: Optional[list[int]]
 
 
 @st.composite
@@ -82,6 +84,12 @@ def programs(draw: st.DrawFn) -> Program:
     if options["shuffle"]:
         chunks = -(-len(sizes) // options["chunk_samples"])
         options |= {"shards": draw(st.integers(1, chunks)), "window": draw(st.integers(1, 6))}
+    weights = None
+    if options["shuffle"] and draw(st.sampled_from([False, False, True])):
+        weights = [1, *draw(st.lists(st.integers(1, 3), min_size=len(sizes) - 1,
+                                     max_size=len(sizes) - 1))]
+        rows = [i for times in range(3) for i, weight in enumerate(weights) if weight > times]
+        sizes, chosen = [sizes[i] for i in rows], [chosen[i] for i in rows]
     last = draw(st.sampled_from(["spread", "spread", "drop", "mask"]))
     most = draw(st.sampled_from([1, 3, 8]))
 
@@ -98,7 +106,7 @@ def programs(draw: st.DrawFn) -> Program:
     return Program(sizes, chosen, options, [*jobs, job(None, 0)],
                    draw(st.sampled_from([0, 500, ALONG])),
                    draw(st.sampled_from([1, 1000, LEAST])),
-                   draw(st.sampled_from([False, False, False, True])))
+                   draw(st.sampled_from([False, False, False, True])), weights)
 
 
 class Step(NamedTuple):
@@ -153,12 +161,15 @@ def can_be(samples: int, batch: dict, ranks: int) -> bool:
 def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tuple:
     """Steps of each rank, and the state after them."""
     options = {name: value for name, value in program.options.items()
-               if state is None or name not in job.left_out}
-    chosen = np.array(program.chosen)
+               if state is None or name not in job.left_out
+               # With other chunks there may be fewer of them.
+               and not (name == "shards" and "chunk_samples" in job.left_out)}
+    chosen = np.unique(program.chosen)
+    weigh = None if program.weights is None else lambda table: program.weights
 
     def on_rank(open_data, rank: int):
         with open_data(pattern, threads=1, groups=job.groups, choose=lambda table: chosen,
-                       **options) as data:
+                       weights=weigh, **options) as data:
             if state is not None:
                 data.load_state_dict(state)
             return *take_steps(data, job, program.chosen), data.order
@@ -190,7 +201,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(program):
         patch.setattr(node_reads, "LEAST", program.least)
         sizes = dict(zip(program.chosen, program.sizes))
         pattern = tfrecord(Path(folder) / "a.tfrecord", [
-            record(number, sizes.get(number, 77)) for number in range(program.chosen[-1] + 1)])
+            record(number, sizes.get(number, 77)) for number in range(max(program.chosen) + 1)])
         if program.is_packed:
             pattern.write_bytes(gzip.compress(pattern.read_bytes()))
         for job in program.jobs:

@@ -165,3 +165,16 @@ def test_loops_of_some_batches_follow_each_other(folder, ranks):
     taken = [number for step in zip(*results) for share in step for number in share]
     for begin in range(0, len(taken) - COUNT, COUNT):
         assert sorted(taken[begin:begin + COUNT]) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_samples_come_as_often_as_their_weights_say(folder, ranks):
+    def run(open_data, rank):
+        with open_data(folder, seed=2, weights=lambda table: table.labels + 1) as data:
+            return [key for _, info in hio.tensorflow.dataset(data, 4, with_samples=True)
+                    for key in info["keys"].numpy().tolist()]
+
+    taken = [key for own in succeeded(in_job(ranks, run)) for key in own]
+    assert sorted(taken) == sorted(
+        f"{kind}/{i:02d}".encode() for kind, times in (("a", 1), ("b", 2))
+        for i in range(COUNT // 2) for _ in range(times))
