@@ -159,6 +159,7 @@ class StepSource:
     def _start_reader(self, batches: Batches, meeting: Optional[MemoryMeeting]) -> None:
         data, order = self.data, self._order
         if not data.node.is_reader:
+            data.unpacked = None  # of ranks of before
             return
         taken = data.unpacked_place.memory if data.unpacked_place else 0
         if data.index.unpacked is not None and data.unpacked is None:

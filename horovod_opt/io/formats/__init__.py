@@ -92,6 +92,8 @@ def _format(path: str) -> str:
     if name.endswith(".tar"):
         return TAR
     if name.endswith(".mdb"):
+        if is_packed(path):
+            raise _refuse_packed_lmdb(path)
         return LMDB
     if shard_folder.is_tfrecord_name(name):
         return TFRECORD
@@ -107,6 +109,8 @@ def _format_of_content(path: str) -> str:
     if not shard_folder.kind_of_head(head) and kind_of(head):
         with UnpackedFile(path) as contents:
             head = contents.read(shard_folder.HEAD)
+        if shard_folder.kind_of_head(head) == "LMDB":
+            raise _refuse_packed_lmdb(path)
     kind = {"LMDB": LMDB, "TFRecord": TFRECORD, "tar": TAR}.get(shard_folder.kind_of_head(head))
     if kind is not None:
         return kind
@@ -115,6 +119,10 @@ def _format_of_content(path: str) -> str:
                         "that leaves it out, such as *.tfrecord or *.tar")
     raise DataError(f"{path}: neither TFRecord, tar nor LMDB; remedy: files of one of these "
                     "formats, or the folder itself for a folder of files")
+
+
+def _refuse_packed_lmdb(path: str) -> DataError:
+    return DataError(f"{path}: a compressed LMDB, which cannot be read; remedy: decompress it")
 
 
 def is_packed(path: str) -> bool:

@@ -110,10 +110,20 @@ def selected(whole: Index, counts: np.ndarray, columns: Sequence[int], rare: int
             "label": None if whole.label is None else whole.label[rows],
             "raw_size": None if whole.raw_size is None else whole.raw_size[cells],
             "keys": None,  # see key()
+            "unpacked": _needed(whole, rows),
             "digest": whole.digest if is_all else state.digest(),
             "fingerprint": f"{whole.fingerprint}-{state.hexdigest()}-{list(columns)}"}
     return SelectedIndex(**own, whole=whole, counts=counts, rows=rows, columns=tuple(columns),
                          is_partial=bool(lacks(whole)[cells].any()), rare=rare)
+
+
+def _needed(whole: Index, rows: np.ndarray) -> Optional[np.ndarray]:
+    """Index.unpacked, where nothing is unpacked of files that have none of these samples."""
+    if whole.unpacked is None:
+        return None
+    is_used = np.zeros(len(whole.files), bool)
+    is_used[whole.file[rows, 0]] = True
+    return np.where(is_used, whole.unpacked, np.minimum(whole.unpacked, 0))
 
 
 class Selection(NamedTuple):

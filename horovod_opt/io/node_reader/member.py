@@ -11,6 +11,7 @@ import numpy as np
 
 from horovod_opt.io.errors import InputError, ReaderEnded
 from horovod_opt.io.index.unpacked_index import UnpackedIndex
+from horovod_opt.io.job.patience import Wait
 from horovod_opt.io.node_reader import lifetime
 from horovod_opt.io.node_reader.handover import RANK, WORKER, HandoverClient
 from horovod_opt.io.node_reader.hole_log import HoleLog
@@ -206,6 +207,11 @@ class Member:
     def check_taken(self, code: int, step: int, text: str) -> None:
         """Raises what take() does, of another thread that has got this code and text."""
         self._here().check_taken(code, self.rank, step, text)
+
+    def look(self, wait: Wait, step: int) -> None:
+        """Says what another thread, which has begun to `wait`, waits for if that is long."""
+        cache = self._here()
+        wait.look(lambda seconds: cache.describe_wait(self.rank, step, seconds))
 
     def leave_out(self, epoch: int, samples: np.ndarray) -> int:
         """These samples (int64[k]) are damaged, and no rank's. Returns how many of the epoch are,

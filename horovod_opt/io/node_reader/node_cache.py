@@ -143,7 +143,7 @@ class NodeCache:
             code = self._call(self._lib.hio_cache_gather, rank, step, request.records,
                               ctypes.addressof(begin), PATIENCE_MS)
             if code == Code.TIMEOUT:
-                wait.look(lambda seconds: self._describe_wait(rank, step, seconds))
+                wait.look(lambda seconds: self.describe_wait(rank, step, seconds))
         self._check(code, f"step {step} of rank {rank}")
         return request.status
 
@@ -157,12 +157,12 @@ class NodeCache:
                               request.ends.ctypes.data, request.records, request.progress,
                               PATIENCE_MS)
             if code == Code.TIMEOUT:
-                wait.look(lambda seconds: self._describe_wait(
+                wait.look(lambda seconds: self.describe_wait(
                     rank, first + request.steps_taken, seconds))
         if code != Code.OK:
             self.check_taken(code, rank, first + request.steps_taken)
 
-    def _describe_wait(self, rank: int, step: int, seconds: float) -> str:
+    def describe_wait(self, rank: int, step: int, seconds: float) -> str:
         """Of a rank that waits for a step: memory holds what others have not taken."""
         behind = [f"rank {number} is {step - self.cursor(other)} steps behind"
                   for other, number in enumerate(self._ranks)

@@ -12,6 +12,7 @@ import numpy as np
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoder import select_good
+from horovod_opt.io.job.patience import Wait
 from horovod_opt.io.native_table import Code, QueueEvent
 from horovod_opt.io.node_reader.step_queue import Question
 from horovod_opt.io.node_reader.steps import Pass, Steps
@@ -35,6 +36,7 @@ class Feeder:
         self._pending: deque[Steps] = deque()  # those with steps that were not handed out
         self._pending_start = 0  # the number of their first one, in the pass
         self._error: Optional[BaseException] = None
+        self._wait = (-1, Wait())  # of the step that the taker waits for
         self._pass = begun
         source.stats.wait_is(lambda: self._queue.waited)
         self._thread = threading.Thread(target=self._run, name="hio-steps", daemon=True)
@@ -104,6 +106,11 @@ class Feeder:
         if question.code == Code.FAILED and not question.text:  # that is the end of _feed()
             raise self._error
         steps, step = self._step(question.step)
+        if question.code == Code.TIMEOUT:
+            if self._wait[0] != question.step:
+                self._wait = question.step, Wait()
+            self._member.look(self._wait[1], steps.cache_step + step)
+            return np.zeros(0, bool), 0
         if question.code != Code.OK:
             self._member.check_taken(question.code, steps.cache_step + step, question.text)
         samples = steps.samples[steps.ends[step - 1] if step else 0:steps.ends[step]]

@@ -44,7 +44,8 @@ struct QueuedStep {
   std::int64_t cache_step() const { return group->cache_step + step; }
 };
 
-// What the taker cannot go on without: `code` says why it failed, or the step has bad records.
+// What the taker cannot go on without: `code` says why it failed, or the step has bad records; or
+// with HIO_TIMEOUT that it has waited for some time, and goes on doing so.
 struct StepQuestion {
   std::int64_t number = 0;
   std::int64_t step = 0;  // from the first one that was added on

@@ -30,6 +30,7 @@ namespace tf = tensorflow;
 
 // A wait hears of a cancellation only when it ends.
 constexpr std::int64_t kLookMilliseconds = 100;
+constexpr int kLooksToAsk = 10;  // after so many Python may say what is waited for
 
 REGISTER_OP("HorovodOptStepsDataset")
     .Input("number: int64")
@@ -157,9 +158,15 @@ class StepsDataset : public tf::data::DatasetBase {
       std::vector<tf::Tensor> parts;
       const std::vector<std::int64_t> places = MakeRoom(ctx, step, parts);
       std::int64_t begin = 0, bad = 0;
-      TF_RETURN_IF_ERROR(Await(ctx, code, [&] {
-        return hio_queue_take(queue_.get(), places.data(), &begin, &bad, kLookMilliseconds);
-      }));
+      do {
+        int looks = 0;
+        TF_RETURN_IF_ERROR(Await(ctx, code, [&] {
+          const int taken =
+              hio_queue_take(queue_.get(), places.data(), &begin, &bad, kLookMilliseconds);
+          return taken == HIO_TIMEOUT && ++looks == kLooksToAsk ? kLong : taken;
+        }));
+        if (code == kLong) TF_RETURN_IF_ERROR(Ask(ctx, HIO_TIMEOUT, "", answer));
+      } while (code == kLong);
       if (code != HIO_OK) {
         const bool has_text = code == HIO_FAILED || code == HIO_READER_FAILED;
         return Ask(ctx, code, has_text ? hio_error() : "", answer);
@@ -239,6 +246,7 @@ class StepsDataset : public tf::data::DatasetBase {
                              : absl::UnknownError(answer.error);
     }
 
+    static constexpr int kLong = -1;           // no HIO_*: the wait is a long one
     static constexpr std::int64_t kSize = 4;  // of a batch's whole numbers, see batch.py
 
     std::mutex mutex_;

@@ -181,6 +181,16 @@ def test_memory_bounds_them_and_a_folder_of_the_disk_takes_more(tmp_path, kind):
         hio.open(pattern, unpack_in="/proc")
 
 
+def test_only_files_of_chosen_samples_are_unpacked(tmp_path):
+    pattern = write(tmp_path / "packed", "tar.gz")
+    size, _ = unpacked_file.measure(str(tmp_path / "packed" / "1.tar.gz"))
+    with hio.open(pattern, choose=["02?", "03?"], memory=size + 12000, chunk_samples=1, window=1,
+                  shards=1) as data:
+        taken = [item for batch in hio.torch.loader(data, 4, collate=list, epochs=1)
+                 for item in batch]
+    assert sorted(taken) == sorted(map(sample, range(20, 40)))
+
+
 def test_what_they_have_is_kept_for_nobody_else(pattern):
     with pytest.raises(hio.InputError, match="cache=.* for compressed files.*remedy: leave cache="):
         hio.open(pattern, cache="1MiB")

@@ -99,6 +99,14 @@ def test_compressed_files_are_told_by_name_or_contents(tmp_path, name, kind):
     assert formats.find(tmp_path / name).format == kind
 
 
+@pytest.mark.parametrize("name", ["a.mdb", "a.mdb.gz", "a.gz"])
+def test_a_compressed_lmdb_is_refused(tmp_path, name):
+    root = data_sets.environment(tmp_path / "in", {b"1": b"x"})
+    (tmp_path / name).write_bytes(gzip.compress((root / "data.mdb").read_bytes()))
+    with pytest.raises(DataError, match=f"{name}: a compressed LMDB, .*remedy: decompress"):
+        formats.find(tmp_path / name)
+
+
 @pytest.mark.parametrize("name", ["a.tar.bz2", "a.txz", "a.tfrecord.lz4"])
 def test_files_that_are_compressed_otherwise_are_refused(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")

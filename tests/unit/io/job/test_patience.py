@@ -91,6 +91,23 @@ def test_an_evaluation_on_one_rank_says_who_is_behind(path, ear, monkeypatch):
                in line for line in ear.lines)
 
 
+def test_so_does_one_that_tensorflow_waits_for(path, ear, monkeypatch, source):
+    """Without Python's lock, in the kernel, or with it."""
+    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
+
+    def run(open_data, rank):
+        with open_data(path, shuffle=False, memory=400_000, chunk_samples=1) as data:
+            loop = iter(hio.tensorflow.dataset(data, 1, epochs=1))
+            taken = [next(loop)]
+            if rank == 1:
+                ear.wait()
+            return len(taken + list(loop))
+
+    assert succeeded(in_job(2, run)) == [30, 30]
+    assert any(line.startswith("rank 0 has waited for ") and "rank 1 is " in line
+               for line in ear.lines)
+
+
 def test_nobody_is_behind_slow_storage(path, ear, monkeypatch):
     monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
     original = reader_process.NodeCache.add
