@@ -24,6 +24,8 @@ using system_call::MillisecondsUntil;
 
 constexpr int kServerBacklog = 1024;
 constexpr int kEventsAtOnce = 64;
+// Of events; clients have those behind.
+constexpr std::uint64_t kListener = 0, kWakeups = 1, kFirstClient = 2;
 constexpr std::chrono::milliseconds kRest(50);  // nothing tells that there is room again
 constexpr std::size_t kLargestFrame = std::max(sizeof(ClientProof), sizeof(ChunkRequest));
 // Bytes that one client gets before another one's turn.
@@ -57,6 +59,7 @@ Descriptor Listen(const std::string& host, std::string& port) {
 }  // namespace
 
 struct ChunkServer::Client {
+  std::uint64_t number;
   Descriptor socket;
   Clock::time_point since;  // when it came, was heard last, or was told that we still read
   Nonce nonce;
@@ -83,13 +86,11 @@ ChunkServer::ChunkServer(KeptChunks& chunks, const Fingerprint& fingerprint,
       options_(options),
       listener_(Listen(host, port_)),
       events_(epoll_create1(EPOLL_CLOEXEC)),
-      wakeups_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (events_.number() < 0 || wakeups_.number() < 0) Fail("epoll");
-  for (const Descriptor* source : {&listener_, &wakeups_}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = source->number();
-    if (epoll_ctl(events_.number(), EPOLL_CTL_ADD, source->number(), &event) != 0) Fail("epoll");
+      wakeups_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      next_number_(kFirstClient) {
+  if (events_.number() < 0 || wakeups_.number() < 0 || !Register(listener_, kListener, EPOLLIN) ||
+      !Register(wakeups_, kWakeups, EPOLLIN)) {
+    Fail("epoll");
   }
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "hio-serve");
@@ -109,36 +110,40 @@ void ChunkServer::Run() {
     const int count = epoll_wait(events_.number(), ready, kEventsAtOnce, MillisecondsToSleep());
     if (rests_) {
       rests_ = false;
-      epoll_event event{};
-      event.events = EPOLLIN;
-      event.data.fd = listener_.number();
-      epoll_ctl(events_.number(), EPOLL_CTL_ADD, listener_.number(), &event);
+      Register(listener_, kListener, EPOLLIN);
     }
     for (int i = 0; i < count; ++i) {
-      const int socket = ready[i].data.fd;
-      if (socket == wakeups_.number()) {
-        eventfd_t number;
-        eventfd_read(socket, &number);
-      } else if (socket == listener_.number()) {
+      const std::uint64_t number = ready[i].data.u64;
+      if (number == kWakeups) {
+        eventfd_t wakeups;
+        eventfd_read(wakeups_.number(), &wakeups);
+      } else if (number == kListener) {
         Accept();
-      } else if (const auto client = clients_.find(socket); client != clients_.end()) {
+      } else if (const auto client = clients_.find(number); client != clients_.end()) {
         const bool is_gone = (ready[i].events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) != 0;
-        if (is_gone || !Hear(*client->second)) Drop(socket);
+        if (is_gone || !Hear(*client->second)) clients_.erase(number);
       }
     }
     LookAgain();
   }
-  for (const auto& [socket, client] : clients_) {
+  for (const auto& [number, client] : clients_) {
     if (!client->is_proven || client->is_sending()) continue;
     const ChunkAnswer closing{AnswerKind::kClosing, 0, 0, 0};
-    send(socket, &closing, sizeof(closing), MSG_NOSIGNAL | MSG_DONTWAIT);
+    send(client->socket.number(), &closing, sizeof(closing), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   clients_.clear();
 }
 
+bool ChunkServer::Register(const Descriptor& source, std::uint64_t number, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = number;
+  return epoll_ctl(events_.number(), EPOLL_CTL_ADD, source.number(), &event) == 0;
+}
+
 int ChunkServer::MillisecondsToSleep() const {
   Clock::time_point next = rests_ ? Clock::now() + kRest : Clock::time_point::max();
-  for (const auto& [socket, client] : clients_) {
+  for (const auto& [number, client] : clients_) {
     if (!client->is_proven) next = std::min(next, client->since + options_.unproven_time);
     if (client->waits) next = std::min(next, client->since + options_.still_reading);
   }
@@ -156,33 +161,31 @@ void ChunkServer::Accept() {
     return;
   }
   MakeRoom(false, options_.most_unproven);
-  const int number = socket.number();
   const int yes = 1;
-  setsockopt(number, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   auto client = std::make_unique<Client>();
+  client->number = next_number_++;
   client->socket = std::move(socket);
   client->since = Clock::now();
   client->nonce = DrawNonce();
   const Greeting greeting{kPeerMagic, client->nonce};
   client->unsent.assign(reinterpret_cast<const char*>(&greeting), sizeof(greeting));
-  epoll_event event{};
-  event.data.fd = number;
-  if (epoll_ctl(events_.number(), EPOLL_CTL_ADD, number, &event) != 0) return;
-  Client& added = *(clients_[number] = std::move(client));
-  if (!Send(added)) Drop(number);
+  if (!Register(client->socket, client->number, 0)) return;
+  Client& added = *(clients_[client->number] = std::move(client));
+  if (!Send(added)) clients_.erase(added.number);
 }
 
 // The one that was heard last the longest ago gives way, unless it is waiting or being sent to.
 void ChunkServer::MakeRoom(bool is_proven, std::size_t most) {
   std::size_t count = 0;
   const Client* oldest = nullptr;
-  for (const auto& [socket, client] : clients_) {
+  for (const auto& [number, client] : clients_) {
     if (client->is_proven != is_proven) continue;
     ++count;
     if (is_proven && (client->waits || client->is_sending())) continue;
     if (oldest == nullptr || client->since < oldest->since) oldest = client.get();
   }
-  if (count >= most && oldest != nullptr) Drop(oldest->socket.number());
+  if (count >= most && oldest != nullptr) clients_.erase(oldest->number);
 }
 
 // False: it is to be dropped.
@@ -297,20 +300,20 @@ bool ChunkServer::Send(Client& client) {
 // Those that wait for a chunk, and those that do not prove anything.
 void ChunkServer::LookAgain() {
   const auto now = Clock::now();
-  std::vector<int> gone;
-  for (const auto& [socket, client] : clients_) {
-    if (!client->is_proven && now >= client->since + options_.unproven_time) gone.push_back(socket);
+  std::vector<std::uint64_t> gone;
+  for (const auto& [number, client] : clients_) {
+    if (!client->is_proven && now >= client->since + options_.unproven_time) gone.push_back(number);
     if (!client->waits) continue;
     const KeptChunks::State state = chunks_.state(client->request.chunk);
     if (state != KeptChunks::State::kReading) {
-      if (!Answer(*client)) gone.push_back(socket);
+      if (!Answer(*client)) gone.push_back(number);
     } else if (now >= client->since + options_.still_reading) {
       client->since = now;
       Say(*client, AnswerKind::kStillReading);
-      if (!Send(*client)) gone.push_back(socket);
+      if (!Send(*client)) gone.push_back(number);
     }
   }
-  for (const int socket : gone) Drop(socket);
+  for (const std::uint64_t number : gone) clients_.erase(number);
 }
 
 void ChunkServer::Watch(Client& client) {
@@ -321,11 +324,9 @@ void ChunkServer::Watch(Client& client) {
   } else if (!client.waits) {
     event.events |= EPOLLIN;
   }
-  event.data.fd = client.socket.number();
-  epoll_ctl(events_.number(), EPOLL_CTL_MOD, event.data.fd, &event);
+  event.data.u64 = client.number;
+  epoll_ctl(events_.number(), EPOLL_CTL_MOD, client.socket.number(), &event);
 }
-
-void ChunkServer::Drop(int socket) { clients_.erase(socket); }
 
 }  // namespace io
 }  // namespace horovod_opt

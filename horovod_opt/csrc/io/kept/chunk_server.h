@@ -25,7 +25,9 @@ namespace io {
 //   (1) who has not proven that it knows the secret gets a greeting and no more; there are at most
 //       `most_unproven` of them, the oldest gives way, none stays longer than `unproven_time`;
 //   (2) how much is sent, and from where, comes from the table of chunks: a frame chooses a part of
-//       it, and one that is none closes the connection. Nothing is allocated by what a frame says.
+//       it, and one that is none closes the connection. Nothing is allocated by what a frame says;
+//   (3) an event reaches the client that it was of, or nobody: events carry numbers that no other
+//       client has had, for a descriptor that is closed may be another client's at once.
 class ChunkServer {
  public:
   struct Options {
@@ -52,6 +54,7 @@ class ChunkServer {
   struct Client;
 
   void Run();
+  bool Register(const Descriptor& source, std::uint64_t number, std::uint32_t events);
   int MillisecondsToSleep() const;
   void Accept();
   void MakeRoom(bool is_proven, std::size_t most);
@@ -63,7 +66,6 @@ class ChunkServer {
   void Say(Client& client, AnswerKind kind);
   void LookAgain();
   void Watch(Client& client);
-  void Drop(int socket);
 
   KeptChunks& chunks_;
   const Fingerprint fingerprint_;
@@ -74,8 +76,9 @@ class ChunkServer {
   std::string port_;
   Descriptor listener_, events_, wakeups_;
   std::atomic<bool> stop_{false};
-  std::map<int, std::unique_ptr<Client>> clients_;  // by socket
-  bool rests_ = false;                              // there was no room for a connection
+  std::map<std::uint64_t, std::unique_ptr<Client>> clients_;  // by number
+  std::uint64_t next_number_;
+  bool rests_ = false;  // there was no room for a connection
   std::thread thread_;
 };
 

@@ -471,15 +471,20 @@ class Stranger {
   bool Receive(void* data, std::size_t bytes) {
     return recv(socket_.number(), data, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
   }
-  bool Prove(const std::string& secret) {
-    Greeting greeting;
-    if (!Receive(&greeting, sizeof(greeting))) return false;
+  void Leave() { shutdown(socket_.number(), SHUT_RDWR); }
+  Nonce SendProof(const std::string& secret, const Greeting& greeting) {
     ClientProof proof{DrawNonce(), {}};
     proof.tag = ClientTag(secret, greeting.nonce, proof.nonce);
     Send(&proof, sizeof(proof));
+    return proof.nonce;
+  }
+  bool Prove(const std::string& secret) {
+    Greeting greeting;
+    if (!Receive(&greeting, sizeof(greeting))) return false;
+    const Nonce own = SendProof(secret, greeting);
     ServerProof answer;
     return Receive(&answer, sizeof(answer)) &&
-           AreEqual(answer.tag, ServerTag(secret, greeting.nonce, proof.nonce));
+           AreEqual(answer.tag, ServerTag(secret, greeting.nonce, own));
   }
   // In time; what it has sent before is skipped.
   bool IsClosed() {
@@ -600,6 +605,37 @@ TEST_F(JobMemoryTest, SilentConnectionsHoldUpNobody) {
   EXPECT_EQ(second.Bring(0), Place::kPeer);
   for (int i = 0; i < 130; ++i) EXPECT_TRUE(silent[static_cast<std::size_t>(i)]->IsClosed());
   EXPECT_EQ(second.Bring(2), Place::kPeer);
+}
+
+// A client makes room, the next connection gets its descriptor, and then an event of the client
+// comes: all at once, as while the server's thread did something else.
+TEST_F(JobMemoryTest, AnEventOfAClientThatIsGoneIsNobodysElse) {
+  KeptChunks chunks({kChunk}, "");
+  chunks.SetHomes({true});
+  std::atomic<bool> is_held_up{false}, may_go_on{false};
+  const auto hold_up = [&](std::int64_t chunk) {
+    chunks.Claim(chunk);
+    is_held_up = true;
+    Await([&] { return may_go_on.load(); });
+  };
+  std::atomic<std::int64_t> served{0};
+  ChunkServer::Options options = Patient().server;
+  options.most_proven = 2;
+  ChunkServer server(chunks, kIndex, kHost, kSecret, hold_up, served, options);
+  const PeerNode node{kHost, server.port(), kSecret};
+  Stranger waiting(node), gone(node), coming(node);
+  ASSERT_TRUE(waiting.Prove(kSecret));
+  ASSERT_TRUE(gone.Prove(kSecret));
+  Greeting greeting;
+  ASSERT_TRUE(coming.Receive(&greeting, sizeof(greeting)));
+  const ChunkRequest request{kIndex, 0, 0, kChunk};
+  waiting.Send(&request, sizeof(request));
+  ASSERT_TRUE(Await([&] { return is_held_up.load(); }));
+  coming.SendProof(kSecret, greeting);  // `gone` makes room
+  Stranger next(node);
+  gone.Leave();
+  may_go_on = true;
+  EXPECT_TRUE(next.Prove(kSecret));
 }
 
 TEST_F(JobMemoryTest, ClientsBeyondTheMostTakeTurns) {
