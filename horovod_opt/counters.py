@@ -96,6 +96,9 @@ class Stats:
         "i", "bytes that the reader of a node has read from storage; on the rank that leads"
     )
     input_node_requests: int = _counter("i", "in so many requests")
+    input_again_bytes: int = _counter(
+        "i", "of those bytes, the ones of epochs after the first: what cache= may save"
+    )
     input_kept_bytes: int = _counter("i", "bytes that the node keeps for the job (cache=)")
     input_peer_bytes: int = _counter("i", "bytes that came from other nodes' memory")
     input_peer_requests: int = _counter("i", "in so many requests")

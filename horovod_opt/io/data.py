@@ -108,6 +108,7 @@ class Data:
         self.epoch_ends: dict[int, int] = {}
         self.known_holes = Holes(may_be=bad != "raise")
         self.is_resumed = False
+        self.is_read = False  # a loader has begun to read an epoch: others are read again
         self.loads = 0  # how often a state was loaded
         self.told = Told()
         self.last_pass: Optional[LastPass] = None  # where loaders cannot count
@@ -271,8 +272,9 @@ class Data:
         which `.prefetch()` does in its place; `reader_wait_seconds` in `reader_waits`: that
         its loaders, which run ahead, waited for the node's reader. `node_bytes_read` from storage
         in `node_requests`, `node_chunks`, and `node_most_live_bytes` in memory, and
-        `node_cached_bytes` of chunks that were left in the page cache: of the node. With `cache=`,
-        also of the node: `kept_bytes` that it keeps now, `peer_bytes` that came from other nodes in
+        `node_cached_bytes` of chunks that were left in the page cache, and `node_again_bytes` that
+        were read from storage in another epoch than the first: of the node. With `cache=`, also of
+        the node: `kept_bytes` that it keeps now, `peer_bytes` that came from other nodes in
         `peer_requests`, `served_bytes` that went to them, and `fallback_bytes` that came from
         storage though some node was to keep them."""
         total = self.past.sums()

@@ -61,7 +61,8 @@ class LoaderStats:
                 "reader_waits": rank.waits, "reader_wait_seconds": rank.wait_seconds,
                 "node_bytes_read": reader.bytes_read, "node_requests": reader.requests,
                 "node_chunks": reader.loads, "node_most_live_bytes": reader.most_live_bytes,
-                "node_cached_bytes": reader.cached_bytes}
+                "node_cached_bytes": reader.cached_bytes,
+                "node_again_bytes": reader.again_bytes}
         with self._waits:
             waited = self.training_waited + self._waited_now()
         return {**self._last, "training_wait_seconds": waited}

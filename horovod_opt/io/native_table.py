@@ -69,7 +69,7 @@ Order = structure(Struct(
     of each shard in it, -1 for one that has ended (stage_start has one element more)."""))
 Loads = structure(Struct(
     "HioLoads",
-    (*fields("int64_t", "count", "number"),
+    (*fields("int64_t", "count", "number", "are_again"),
      *fields("const int64_t*", "first", "last", "bytes", "chunks", "extents"),
      "const int32_t* files", *fields("const int64_t*", "offsets", "lengths", "places"),
      "const uint8_t* are_whole", *fields("const int64_t*", "records", "record_places",
@@ -77,9 +77,10 @@ Loads = structure(Struct(
      "const uint32_t* checksums"),
     """Steps first[i] to last[i] need load number + i, of bytes[i], which is chunks[i] (NULL: nobody
     compares it), made of the extents from extents[i] to extents[i + 1]: bytes of a file from an
-    offset, and their place in the chunk buffer. `number` -1: that after the last one. For the job's
-    memory: whether the extents are all of the chunk (NULL: nobody asks), and the records from
-    records[i] to records[i + 1], with their CRC-32C (records NULL: none are compared)."""))
+    offset, and their place in the chunk buffer. `number` -1: that after the last one. `are_again`:
+    the job has read them before. For the job's memory: whether the extents are all of the chunk
+    (NULL: nobody asks), and the records from records[i] to records[i + 1], with their CRC-32C
+    (records NULL: none are compared)."""))
 Records = structure(Struct(
     "HioRecords",
     ("int64_t count", *fields("const int64_t*", "loads", "places", "sizes"),
@@ -97,9 +98,9 @@ Progress = structure(Struct(
 ReaderCounters = structure(Struct(
     "HioReaderCounters",
     fields("int64_t", "bytes_read", "requests", "loads", "skipped_loads", "live_bytes",
-           "most_live_bytes", "most_used_bytes", "cached_bytes"),
+           "most_live_bytes", "most_used_bytes", "cached_bytes", "again_bytes"),
     """Loads are skipped when nobody needs them any longer; cached bytes were left in the page
-    cache."""))
+    cache; again bytes were read though the job had read them before."""))
 RankCounters = structure(Struct(
     "HioRankCounters", fields("int64_t", "waits", "wait_ns", "records", "bytes", "cached"),
     "Of a rank and its workers; `cached`: records of the page cache."))

@@ -327,7 +327,9 @@ class StepSource:
         self._epochs_fed += 1
         ranks = self.data.shares.of_node
         if self._reader is not None:
-            self._reader.feed_pieces(_pieces(coming, ranks, with_masks=True), number)
+            self._reader.feed_pieces(_pieces(coming, ranks, with_masks=True), number,
+                                     self.data.is_read)
+        self.data.is_read = True
         self._load_queue.add(number, _pieces(coming, ranks))
         return coming
 

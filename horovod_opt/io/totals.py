@@ -12,9 +12,10 @@ from itertools import count
 COUNTERS = {"input_samples": "samples", "input_bytes": "bytes",
             "input_samples_from_storage": "samples_from_storage",
             "input_wait_seconds": "training_wait_seconds", "input_node_bytes": "node_bytes_read",
-            "input_node_requests": "node_requests", "input_kept_bytes": "kept_bytes",
-            "input_peer_bytes": "peer_bytes", "input_peer_requests": "peer_requests",
-            "input_served_bytes": "served_bytes", "input_fallback_bytes": "fallback_bytes"}
+            "input_node_requests": "node_requests", "input_again_bytes": "node_again_bytes",
+            "input_kept_bytes": "kept_bytes", "input_peer_bytes": "peer_bytes",
+            "input_peer_requests": "peer_requests", "input_served_bytes": "served_bytes",
+            "input_fallback_bytes": "fallback_bytes"}
 
 _lock = threading.Lock()
 _numbers = count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from horovod_opt.arguments import positive
 from horovod_opt.io.commands.exit_status import exit_status
@@ -13,9 +13,11 @@ from horovod_opt.io.commands.index_command import PATTERN, data_pattern
 from horovod_opt.io.progress import show_bar
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Console
 
     from horovod_opt.io.job.room import Room
+    from horovod_opt.io.kept.forecast import CacheForecast
     from horovod_opt.io.node_reads import NodeReads
     from horovod_opt.io.order.batches import Batches
     from horovod_opt.io.order.order import Order
@@ -55,6 +57,9 @@ def add(commands: argparse._SubParsersAction) -> None:
                         help="chunks of a shard that are shuffled together (what 1.5 GiB, or the "
                         "--memory of all nodes, hold in all shards together)")
     parser.add_argument("--memory", metavar="SIZE", help="of each node's reader, such as 2GiB")
+    parser.add_argument("--cache", metavar="SIZE",
+                        help="what each node keeps of what it has read, such as 24GiB: show what "
+                        "that saves")
     parser.add_argument("--no-shuffle", action="store_false", dest="shuffle",
                         help="in the data set's own order")
     parser.add_argument("--svg", type=Path, metavar="FILE",
@@ -73,6 +78,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
     from horovod_opt.io.errors import InputError
     from horovod_opt.io.job.room import neighbours
+    from horovod_opt.io.kept.forecast import foresee
     from horovod_opt.io.memory_limit import parse
     from horovod_opt.io.node_reader.layout import chunk_bytes
     from horovod_opt.io.node_reads import chunks_for_node, node_reads
@@ -82,6 +88,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         raise InputError(f"--nodes {options.nodes} is more than --ranks {options.ranks}; remedy: "
                          "give at least one rank to each node")
     memory = None if options.memory is None else parse(options.memory)
+    cache = None if options.cache is None else parse(options.cache, "cache")
     room = neighbours(options.ranks, options.nodes, memory)
     order, index, data_bytes = _order(options, room)
     per_rank = None if options.global_batch_size else options.batch_size or 64
@@ -93,8 +100,11 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         nodes = node_reads(order, batches, options.epoch, options.nodes, index, sizes)
         lines = [_entropy(order, options.epoch),
                  *_what_ranks_see(order, batches, options.epoch, room.nodes, index)]
+        forecast = None if cache is None else foresee(order, batches, options.epoch, room.nodes,
+                                                      cache, index, sizes)
     _print_order(console, order, batches, int(sizes.sum()), lines)
     _print_nodes(console, order, nodes)
+    _print_cache(console, nodes, sizes, forecast)
     if options.svg:
         _draw(options, order, nodes)
     return 0
@@ -210,6 +220,23 @@ def _print_nodes(console: Console, order: Order, nodes: Sequence[NodeReads]) -> 
     console.print(table)
     again, total = sum(node.again for node in nodes), sum(node.bytes for node in nodes)
     console.print(f"Read in all: {decimal(total)}, of which {decimal(again)} by more than one node")
+
+
+def _print_cache(console: Console, nodes: Sequence[NodeReads], sizes: np.ndarray,
+                 forecast: Optional[CacheForecast]) -> None:
+    from rich.filesize import decimal
+
+    from horovod_opt.io.kept.forecast import enough_to_keep_all
+
+    if forecast is None:
+        again, enough = sum(node.bytes for node in nodes), enough_to_keep_all(sizes, len(nodes))
+        console.print(f"Read again in each later epoch: {decimal(again)}, nothing with --cache "
+                      f"{enough} ({decimal(enough)} of each node)")
+        return
+    console.print(f"Kept by all nodes: {decimal(forecast.kept)} of {decimal(int(sizes.sum()))}")
+    for when, traffic in (("this", forecast.first), ("each later", forecast.later)):
+        console.print(f"In {when} epoch: {decimal(traffic.storage)} from storage, "
+                      f"{decimal(traffic.network)} from other nodes")
 
 
 def _runs(numbers: Sequence[int]) -> str:

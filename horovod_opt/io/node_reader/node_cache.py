@@ -26,9 +26,10 @@ SAME_PLACE = ("call data.load_state_dict() with the same state on every rank, be
 
 
 def loads_for_c(number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
-                extents: Extents, checks: Checks | None) -> native_table.Loads:
+                extents: Extents, checks: Checks | None, are_again: bool = False
+                ) -> native_table.Loads:
     """Of arrays that stay as long as it is used."""
-    loads = native_table.Loads(len(first), number, *map(address_of, (
+    loads = native_table.Loads(len(first), number, are_again, *map(address_of, (
         first, last, extents.bytes, chunk, extents.begin, extents.file, extents.offset,
         extents.length, extents.place)))
     if checks is not None:
@@ -42,7 +43,7 @@ def loads_for_c(number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndar
 class ReaderStats(NamedTuple):
     """Bytes from storage, calls of pread(2), chunks read and skipped; bytes of the chunks that are
     live, and the most that ever were; the most bytes of memory that chunk buffers have used; bytes
-    of chunks that were left in the page cache."""
+    of chunks that were left in the page cache; bytes from storage that the job had read before."""
 
     bytes_read: int
     requests: int
@@ -52,6 +53,7 @@ class ReaderStats(NamedTuple):
     most_live_bytes: int
     most_used_bytes: int
     cached_bytes: int
+    again_bytes: int
 
 
 class RankStats(NamedTuple):
@@ -127,11 +129,12 @@ class NodeCache:
             raise InputError(native.error())
 
     def add(self, number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
-            extents: Extents, checks: Checks | None = None) -> None:
+            extents: Extents, checks: Checks | None = None, are_again: bool = False) -> None:
         """The next loads, as announced, the first of which has `number`; -1: the next one. Waits
-        while many are not begun. `checks`: for the job's memory."""
-        self._check(self._call(self._lib.hio_cache_add_loads,
-                               loads_for_c(number, chunk, first, last, extents, checks)))
+        while many are not begun. `checks`: for the job's memory. `are_again`: the job has read
+        them before."""
+        self._check(self._call(self._lib.hio_cache_add_loads, loads_for_c(
+            number, chunk, first, last, extents, checks, are_again)))
 
     def gather(self, rank: int, step: int, records: LocatedRecords, out: np.ndarray) -> np.ndarray:
         """Copies records to `out`, waiting for their loads. Returns a status for each: int32[n]."""

@@ -94,14 +94,14 @@ class Reader:
         self._here().announce(first, last, self.chunk_bytes[chunk])
         self.feed_pieces(iter([loads]))
 
-    def feed_pieces(self, pieces: Iterator, number: int = -1) -> None:
+    def feed_pieces(self, pieces: Iterator, number: int = -1, are_again: bool = False) -> None:
         """The same in pieces, each taken when the ones before it have been begun: by a thread, so
         that no rank waits for what another rank does. What is wrong with them ends the reading: of
         all ranks of the node, with a DataError that says it. Loads are numbered from `number` on;
-        -1: on from the last one."""
+        -1: on from the last one. `are_again`: the job has read them before."""
         self._check()
         self._here()
-        self._fed.put((self._forgotten, number, pieces))
+        self._fed.put((self._forgotten, number, are_again, pieces))
 
     def forget(self) -> None:
         """What was fed is not needed any more, and all ranks skip its steps."""
@@ -177,16 +177,16 @@ class Reader:
     def _feed(self) -> None:
         cache = self._here()
         try:
-            for forgotten, number, pieces in iter(self._fed.get, None):
+            for forgotten, number, are_again, pieces in iter(self._fed.get, None):
                 while forgotten == self._forgotten and (loads := next(pieces, None)) is not None:
-                    self._add(cache, loads, number, forgotten)
+                    self._add(cache, loads, number, forgotten, are_again)
                     number += len(loads.chunk) if number >= 0 else 0
         except BaseException as error:
             self._failure = error
             if cache is self._cache:  # not stopped: nobody may wait for what will not come
                 cache.fail(_reason(error))
 
-    def _add(self, cache: NodeCache, loads, number: int, forgotten: int) -> None:
+    def _add(self, cache: NodeCache, loads, number: int, forgotten: int, are_again: bool) -> None:
         chunk, first, last = (np.ascontiguousarray(column, np.int64)
                               for column in (loads.chunk, loads.first, loads.last))
         rest = loads.mask
@@ -204,7 +204,7 @@ class Reader:
             checks = layout.checks_of(self._index, self._chunk_samples, chunk[part], places,
                                       mask) if self._needs_checks else None
             cache.add(number + begin if number >= 0 else -1, chunk[part], first[part], last[part],
-                      extents, checks)
+                      extents, checks, are_again)
 
 
 def buffers_for(chunk_bytes: np.ndarray, memory: int) -> int:

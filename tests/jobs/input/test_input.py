@@ -296,6 +296,28 @@ def test_keras_goes_on_with_another_number_of_ranks(need, data, tmp_path):
     assert after[0]["iterations"] == stop - 1 + steps.pop()
 
 
+def test_nodes_keep_what_they_read(need, data, tmp_path):
+    """Two ranks with PyTorch, each a node of its own, stop in the second epoch; three go on with
+    TensorFlow. Each job reads storage once."""
+    need("torch", "tensorflow", "gloo")
+    state, stop = tmp_path / "state.json", 13 + 5  # an epoch of two ranks has 13 steps
+    whole = sum(len(record(number)) + FRAME for number in range(TRAINING))
+    jobs = [run_job(tmp_path / framework, "input_cache", data, framework, state, batches,
+                    ranks=ranks, controller="gloo").expect_success().of_ranks(ranks)
+            for framework, ranks, batches in (("torch", 2, stop), ("tensorflow", 3, 0))]
+    for epoch in range(3):
+        numbers = [number for job in jobs for rank in job for when, batch in rank["steps"]
+                   if when == epoch for number in batch]
+        assert sorted(numbers) == list(range(TRAINING))
+    for job in jobs:
+        read = {name: sum(rank["read"][name] for rank in job) for name in job[0]["read"]}
+        assert whole - FRAME * TRAINING <= read["node_bytes_read"] <= whole
+        assert whole - FRAME * TRAINING <= read["kept_bytes"] <= whole
+        assert read["peer_bytes"] == read["served_bytes"] > 0
+        assert read["fallback_bytes"] == 0
+        assert [rank["kept"] for rank in job] == [rank["read"]["kept_bytes"] for rank in job]
+
+
 @pytest.mark.parametrize("framework, options", [("torch", ("--workers", "1")), ("tensorflow", ())])
 def test_example(need, tmp_path, framework, options):
     """On real photographs, with two ranks."""

@@ -58,6 +58,7 @@ Load LoadOf(const HioLoads& loads, std::int64_t i) {
   Load load{loads.first[i], loads.last[i], loads.bytes[i], {}};
   if (loads.number >= 0) load.number = loads.number + i;
   if (loads.chunks != nullptr) load.chunk = loads.chunks[i];
+  load.is_again = loads.are_again != 0;
   for (std::int64_t e = loads.extents[i]; e < loads.extents[i + 1]; ++e) {
     load.extents.push_back(
         {loads.files[e], loads.offsets[e], loads.lengths[e], loads.places[e]});
@@ -182,7 +183,8 @@ int64_t hio_cache_cursor(const HioNodeCache* cache, int64_t rank) {
 void hio_cache_reader_counters(const HioNodeCache* cache, HioReaderCounters* counters) {
   const io::Counters& now = cache->cache.memory().header().counters;
   *counters = {now.bytes_read, now.requests,        now.loads,           now.skipped_loads,
-               now.live_bytes, now.most_live_bytes, now.most_used_bytes, now.cached_bytes};
+               now.live_bytes, now.most_live_bytes, now.most_used_bytes, now.cached_bytes,
+               now.again_bytes};
 }
 
 void hio_cache_rank_counters(const HioNodeCache* cache, int64_t rank, HioRankCounters* counters) {

@@ -27,6 +27,7 @@ struct Load {
   std::vector<Extent> extents;
   std::int64_t number = -1;  // -1: that after the last one
   std::int64_t chunk = -1;   // -1: nobody compares it
+  bool is_again = false;     // the job has read it before
   // For a ChunkSource: whether the extents are all of the chunk, and their records; none are
   // compared where the index has no checksums.
   bool is_whole = false;

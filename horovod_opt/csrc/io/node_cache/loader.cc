@@ -196,6 +196,7 @@ void Loader::ReadFromStorage(const NumberedLoad& next) {
   damages.Clear();
   for (const Extent& extent : next.load.extents) {
     read_(extent, cache_.memory().buffer(next.buffer), damages);
+    if (next.load.is_again) cache_.memory().header().counters.again_bytes += extent.bytes;
   }
 }
 

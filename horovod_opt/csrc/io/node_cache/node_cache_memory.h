@@ -37,6 +37,7 @@ struct Counters {
   std::atomic<std::int64_t> bytes_read, requests, loads, skipped_loads;
   std::atomic<std::int64_t> live_bytes, most_live_bytes, most_used_bytes;
   std::atomic<std::int64_t> cached_bytes;  // of chunks that were not read, see kCached
+  std::atomic<std::int64_t> again_bytes;   // from storage, of loads that are that
 };
 
 // Why the reader cannot go on, see NodeCache::Fail().

@@ -89,6 +89,9 @@ def test_storage_is_read_once_and_the_order_is_that_of_before(pattern, nodes, lo
     kept, stats = read(pattern, nodes, local, cache=2 * WHOLE)
     assert kept == without
     assert total(before, "node_bytes_read") > 2.9 * SAMPLES * SIZE
+    assert total(before, "node_again_bytes") == pytest.approx(
+        2 / 3 * total(before, "node_bytes_read"), rel=0.01)
+    assert total(stats, "node_again_bytes") == 0
     assert total(stats, "node_bytes_read") <= WHOLE
     assert SAMPLES * SIZE <= total(stats, "kept_bytes") <= WHOLE
     assert total(stats, "fallback_bytes") == 0
@@ -106,6 +109,7 @@ def test_a_part_that_is_kept_saves_that_part_of_the_reading(pattern, nodes, part
     # Records at the ends of what is read in pieces lack their frames.
     expected = WHOLE + 2 * (WHOLE - total(stats, "kept_bytes"))
     assert total(stats, "node_bytes_read") == pytest.approx(expected, rel=0.02)
+    assert total(stats, "node_again_bytes") == pytest.approx(expected - WHOLE, rel=0.02)
 
 
 @pytest.mark.parametrize("options", [
@@ -132,6 +136,8 @@ def test_loaders_that_are_made_anew_find_what_earlier_ones_have_read(pattern):
     assert sorted(sum((sum(rank, []) for rank in steps), [])) == sorted(3 * list(range(SAMPLES)))
     assert total(stats, "node_bytes_read") <= WHOLE
     assert total(stats, "fallback_bytes") == 0
+    again = read(pattern, 2, 1, loaders=True)[1]
+    assert total(again, "node_again_bytes") > 1.9 * SAMPLES * SIZE
 
 
 def test_a_state_fits_any_cache_and_number_of_nodes(pattern):

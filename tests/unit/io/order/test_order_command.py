@@ -36,6 +36,33 @@ def test_who_reads_what(capsys, tmp_path, monkeypatch):
     assert "<svg" in picture.read_text()
 
 
+@pytest.mark.parametrize("part", [0, 0.5, 1])
+def test_what_a_cache_saves(capsys, part):
+    """Four nodes keep a part of 1.1 GB for each other: of that each has a quarter itself."""
+    cache = int(275_000_000 * part) + 2_000_000 * (part == 1) or 1
+    assert main(["io", "order", "--samples", "10000", "--ranks", "8", "--nodes", "4",
+                 "--cache", str(cache)]) == 0
+    text = capsys.readouterr().out
+    units = {"bytes": 1, "MB": 1e6, "GB": 1e9}
+    kept, _, first, _, later, network = (
+        float(number) * units[unit] / 1.1e9 for number, unit in re.findall(
+            r"([\d.]+) (bytes|MB|GB)", text.partition("Kept by all nodes")[2]))
+    assert kept == pytest.approx(part, abs=0.02)
+    assert first == pytest.approx(1)
+    assert later == pytest.approx(1 - part, abs=0.02)
+    assert network == pytest.approx(0.75 * part, abs=0.05)
+
+
+def test_how_much_cache_keeps_all(capsys):
+    """As much as it says, and no page less."""
+    options = ["io", "order", "--samples", "10000", "--ranks", "4", "--nodes"]
+    for nodes in ("1", "4"):
+        assert main([*options, nodes]) == 0
+        enough = int(re.search(r"nothing with --cache (\d+)", capsys.readouterr().out)[1])
+        assert main([*options, nodes, "--cache", str(enough)]) == 0
+        assert "In each later epoch: 0 bytes from storage" in capsys.readouterr().out
+
+
 def test_the_order_of_files(capsys, images):
     assert main(["io", "order", str(images), "--batch-size", "8"]) == 0
     text = capsys.readouterr().out

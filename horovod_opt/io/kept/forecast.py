@@ -1,0 +1,60 @@
+"""What the job's memory saves, before there is one: which bytes come from storage, and which go
+between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from horovod_opt.io.kept.homes import NOWHERE, NodeHoldings, find_homes, pages
+from horovod_opt.io.node_reader.layout import bytes_read
+from horovod_opt.io.order.batches import Batches
+from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.schedule import schedule_in_pieces
+
+
+class EpochTraffic(NamedTuple):
+    """Bytes of all nodes in one epoch."""
+
+    storage: int
+    network: int
+
+
+class CacheForecast(NamedTuple):
+    """`kept`: bytes that all nodes keep; what is read in the first epoch, and in the one behind it,
+    as in each that follows."""
+
+    kept: int
+    first: EpochTraffic
+    later: EpochTraffic
+
+
+def enough_to_keep_all(chunk_bytes: np.ndarray, nodes: int) -> int:
+    """Bytes of each of so many nodes; homes are whole chunks."""
+    sizes = pages(chunk_bytes)
+    return int(-(-sizes.sum() // nodes) + (sizes.max(initial=0) if nodes > 1 else 0))
+
+
+def foresee(order: Order, batches: Batches, epoch: int, nodes: Sequence[Sequence[int]], room: int,
+            index, chunk_bytes: np.ndarray) -> CacheForecast:
+    """Of nodes with these ranks, each of which may keep `room` bytes, from `epoch` on; `index` and
+    `chunk_bytes` as node_reads() has them."""
+    nothing = np.zeros(order.chunks, bool)
+    homes = find_homes(order, epoch, chunk_bytes,
+                       [NodeHoldings(tuple(ranks), room, nothing) for ranks in nodes])
+
+    def traffic(of_epoch: int, is_kept: np.ndarray) -> EpochTraffic:
+        storage = int(chunk_bytes[(homes != NOWHERE) & ~is_kept].sum())
+        network = 0
+        for number, ranks in enumerate(nodes):
+            for loads in schedule_in_pieces(order, batches, of_epoch, ranks, with_masks=True):
+                read = bytes_read(index, order.chunk_samples, loads, chunk_bytes)
+                home = homes[loads.chunk]
+                storage += int(read[home == NOWHERE].sum())
+                network += int(read[(home != NOWHERE) & (home != number)].sum())
+        return EpochTraffic(storage, network)
+
+    return CacheForecast(int(chunk_bytes[homes != NOWHERE].sum()), traffic(epoch, nothing),
+                         traffic(epoch + 1, homes != NOWHERE))
