@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # "skip-all": also what decode cannot decode.
 BAD = ("raise", "skip", "skip-all")
+# To whose ranks samples of a step are dealt.
+NODE, JOB = DEALS = "node", "job"
 # By default these leave out this part of the samples that a node takes in an epoch at most;
 # and always so many.
 BAD_LIMIT, FEW_HOLES = 0.01, 10
@@ -141,6 +143,11 @@ class Data:
         return self._groups.shares(self.ranks.size, self.ranks.rank, self.node.ranks)
 
     @property
+    def deal(self) -> str:
+        """To whose ranks the samples of a step are dealt: those of a "node", or of the "job"."""
+        return JOB if self._groups.deals_job else NODE
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of a folder of files, by label."""
         return self.index.classes
@@ -240,6 +247,7 @@ class Data:
         rest = None if self.rest is None else str(self.rest)
         require_equal(ranks, {**state_of(self.order, 0, 0), "rest": rest, "memory": self.memory,
                               "bad": self.bad, "bad_limit": self.bad_limit,
+                              "deal": self.deal,
                               "cache": self.kept_place and self.kept_place.bytes,
                               "cache_in": self.kept_place and self.kept_place.folder},
                       "call open() with the same arguments on every rank, on the same files")

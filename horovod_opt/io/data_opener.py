@@ -10,7 +10,7 @@ from functools import partial
 from typing import Optional, Union
 
 from horovod_opt.io import formats, memory_limit
-from horovod_opt.io.data import BAD, BAD_LIMIT, Data
+from horovod_opt.io.data import BAD, BAD_LIMIT, DEALS, JOB, NODE, Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import FOLDER, Pattern
 from horovod_opt.io.index import Index, Selection
@@ -46,7 +46,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
          cache: Union[int, str, None] = None,
          cache_in: Union[str, os.PathLike, None] = None,
          unpack_in: Union[str, os.PathLike, None] = None,
-         weights: Optional[Weigh] = None) -> Data:
+         weights: Optional[Weigh] = None, deal: str = NODE) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -95,6 +95,9 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
         cache_in: a folder on a disk of each node that they are in, instead of memory.
         unpack_in: a folder on a disk of each node that compressed files are unpacked in, instead of
             memory. Nothing in it has a name.
+        deal: to whose ranks the samples of a step are dealt: those of each "node", which reads
+            few files, or those of the whole "job", so that each sees of all files. For data that is
+            kept, by `cache=`: docs/use/io-cache.md
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -128,11 +131,13 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
             raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
         if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
             raise InputError(f"bad_limit={bad_limit!r}; remedy: a part of the samples, 0 to 1")
+        if deal not in DEALS:
+            raise InputError(f"deal={deal!r}; remedy: one of {', '.join(DEALS)}")
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern),
                 Selection.check(parts, lacking, choose, weights, shares),
-                Groups.check(groups, ranks.size),
+                Groups.check(groups, ranks.size)._replace(deals_job=deal == JOB and shuffle),
                 check_kept_place(cache, cache_in))
 
     if groups is not None and (alone or elastic):
@@ -144,7 +149,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
                           "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit,
                           "parts": selection.parts, "lacking": lacking,
                           "shares": selection.shares,
-                          "groups": rank_groups.share_of_rank,
+                          "groups": rank_groups.share_of_rank, "deal": deal,
                           "cache": kept_place and kept_place.bytes,
                           "cache_in": kept_place and kept_place.folder,
                           "unpack_in": unpack_in and os.fspath(unpack_in)},
@@ -166,10 +171,12 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
     unpacked = run_together(ranks, lambda: _check_unpacked(
         data_index, unpack_in, memory_bytes, kept_place))
 
-    of_node = rank_groups.shares(ranks.size, ranks.rank, node.ranks).of_node
-    order_room = room.find(ranks, node._replace(ranks=of_node), memory_bytes)
+    of_rank = rank_groups.shares(ranks.size, ranks.rank, node.ranks)
+    order_room = room.find(ranks, node._replace(ranks=of_rank.of_node), memory_bytes)
     order_room = order_room.without(unpacked.memory)
     rank_groups = rank_groups._replace(are_apart=order_room.are_apart)
+    if rank_groups.deals_job:  # each node holds what all ranks take of
+        order_room = order_room._replace(nodes=(tuple(range(of_rank.count)),))
     size = DataSize(data_index.samples, int(data_index.size.sum()), data_index.format == FOLDER,
                     partial(estimate_chunk_bytes, data_index))
 

@@ -33,16 +33,18 @@ class NodeReads(NamedTuple):
     enough: int
 
 
-def node_reads(order: Order, batches: Batches, epoch: int, nodes: int,
-               index, chunk_bytes: np.ndarray) -> Sequence[NodeReads]:
+def node_reads(order: Order, batches: Batches, epoch: int, nodes: int, index,
+               chunk_bytes: np.ndarray, deals_job: bool = False) -> Sequence[NodeReads]:
     """Of `nodes` nodes that hold all ranks, neighbours together; `index` has `file`, `offset` and
-    `size` of the samples; `chunk_bytes`: int64[chunks], what layout.chunk_bytes() finds."""
+    `size` of the samples; `chunk_bytes`: int64[chunks], what layout.chunk_bytes() finds. Samples of
+    a step are dealt to the ranks of a node, or to all with `deals_job`."""
     epoch_order = order.epoch(epoch)
     edges = [node * batches.ranks // nodes for node in range(nodes + 1)]
     read = np.zeros(order.chunks, np.int64)
     result = []
     for ranks in map(range, edges[:-1], edges[1:]):
-        pieces = list(schedule_in_pieces(order, batches, epoch, ranks, with_masks=True))
+        dealt = range(batches.ranks) if deals_job else ranks
+        pieces = list(schedule_in_pieces(order, batches, epoch, ranks, True, dealt))
         node_bytes = np.zeros(order.chunks, np.int64)
         for piece in pieces:
             node_bytes[piece.chunk] = bytes_read(index, order.chunk_samples, piece, chunk_bytes)
@@ -51,7 +53,7 @@ def node_reads(order: Order, batches: Batches, epoch: int, nodes: int,
         again = np.maximum(read + node_bytes - chunk_bytes, 0)
         result.append(NodeReads(ranks, np.unique(shards), loads, int(node_bytes.sum()),
                                 int(again.sum()), live_bytes(loads, chunk_bytes),
-                                enough_for_any_epoch(order, batches, ranks, chunk_bytes)))
+                                enough_for_any_epoch(order, batches, dealt, chunk_bytes)))
         read += node_bytes - again
     return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Optional
 
 import numpy as np
@@ -18,6 +18,7 @@ from horovod_opt.io.index.unpacked_index import UnpackedIndex
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import find, next_channel, use_channel
+from horovod_opt.io.job.groups import Shares
 from horovod_opt.io.job.room import PART
 from horovod_opt.io.kept.memory_meeting import MemoryMeeting, meet
 from horovod_opt.io.loader_stats import LoaderStats
@@ -173,7 +174,7 @@ class StepSource:
             meeting.settle(data.job_memory, data.epoch)
         memory = None if data.memory is None else data.memory - taken
         need = max(enough_for(
-            known, (batches, self._batches(data.position)), data.shares.of_node, sizes,
+            known, (batches, self._batches(data.position)), data.shares.read, sizes,
             range(data.epoch, data.epoch + self._epochs)
             if self._epochs and not self.epoch_batches else None, memory)
             for known in (order, self._rest or order))
@@ -325,12 +326,12 @@ class StepSource:
         self._next_step += batches.steps
         number = LOADS * self._epochs_fed
         self._epochs_fed += 1
-        ranks = self.data.shares.of_node
+        shares = self.data.shares
         if self._reader is not None:
-            self._reader.feed_pieces(_pieces(coming, ranks, with_masks=True), number,
+            self._reader.feed_pieces(_pieces(coming, shares, with_masks=True), number,
                                      self.data.is_read)
         self.data.is_read = True
-        self._load_queue.add(number, _pieces(coming, ranks))
+        self._load_queue.add(number, _pieces(coming, shares))
         return coming
 
     def samples(self, begun: Pass) -> Iterator[StepSamples]:
@@ -406,8 +407,9 @@ def _tell_beside(data: Data) -> str:
     return f", less {what}{memory_limit.show(used)}"
 
 
-def _pieces(epoch: Epoch, ranks: Sequence[int], with_masks: bool = False) -> Iterator[Loads]:
-    for loads in schedule_in_pieces(epoch.order, epoch.batches, epoch.epoch, ranks, with_masks):
+def _pieces(epoch: Epoch, shares: Shares, with_masks: bool = False) -> Iterator[Loads]:
+    for loads in schedule_in_pieces(epoch.order, epoch.batches, epoch.epoch, shares.of_node,
+                                    with_masks, shares.dealt):
         yield loads._replace(first=loads.first + epoch.base, last=loads.last + epoch.base)
 
 

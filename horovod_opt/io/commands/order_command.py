@@ -60,6 +60,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--cache", metavar="SIZE",
                         help="what each node keeps of what it has read, such as 24GiB: show what "
                         "that saves")
+    parser.add_argument("--deal", choices=("node", "job"), default="node",
+                        help="to whose ranks a step's samples are dealt (%(default)s)")
     parser.add_argument("--no-shuffle", action="store_false", dest="shuffle",
                         help="in the data set's own order")
     parser.add_argument("--svg", type=Path, metavar="FILE",
@@ -90,6 +92,9 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     memory = None if options.memory is None else parse(options.memory)
     cache = None if options.cache is None else parse(options.cache, "cache")
     room = neighbours(options.ranks, options.nodes, memory)
+    deals_job = options.deal == "job" and options.shuffle
+    if deals_job:  # each node holds what all ranks take of
+        room = room._replace(nodes=(tuple(range(options.ranks)),))
     order, index, data_bytes = _order(options, room)
     per_rank = None if options.global_batch_size else options.batch_size or 64
     batches = Batches(order, options.ranks, per_rank, options.global_batch_size)
@@ -97,11 +102,12 @@ def _show(options: argparse.Namespace, console: Console) -> int:
                             data_bytes / order.samples)
     with Console(stderr=True).status("Looking at each sample ..."):
         sizes = chunk_bytes(index, order.chunk_samples)
-        nodes = node_reads(order, batches, options.epoch, options.nodes, index, sizes)
+        nodes = node_reads(order, batches, options.epoch, options.nodes, index, sizes, deals_job)
         lines = [_entropy(order, options.epoch),
                  *_what_ranks_see(order, batches, options.epoch, room.nodes, index)]
-        forecast = None if cache is None else foresee(order, batches, options.epoch, room.nodes,
-                                                      cache, index, sizes)
+        forecast = None if cache is None else foresee(
+            order, batches, options.epoch, [node.ranks for node in nodes], cache, index, sizes,
+            deals_job)
     _print_order(console, order, batches, int(sizes.sum()), lines)
     _print_nodes(console, order, nodes)
     _print_cache(console, nodes, sizes, forecast)

@@ -14,21 +14,29 @@ REMEDY = ("remedy: lists of ranks, equally long, with each rank of the job in on
 
 class Shares(NamedTuple):
     """There are `count` of them; `own` is this rank's, and `of_node` are those of the ranks of its
-    node, each once, ascending. Among those of `dealt` a node deals their samples (order/dealing):
-    where groups are on several nodes that have not all of them in common, each is by itself."""
+    node, each once, ascending. Among those of `dealt` their samples are dealt (order/dealing): of a
+    node, or of the whole job; where groups are on several nodes that have not all of them in
+    common, each is by itself, unless the whole job deals."""
 
     count: int
     own: int
     of_node: tuple[int, ...]
     dealt: tuple[int, ...]
 
+    @property
+    def read(self) -> tuple[int, ...]:
+        """Those whose shares of a step, by place, have samples for the ranks of this node."""
+        return max(self.of_node, self.dealt, key=len)
+
 
 class Groups(NamedTuple):
     """`share_of_rank`: the number of each rank's group; None: every rank is one of its own.
-    `are_apart`: any two nodes have the same groups, or none in common."""
+    `are_apart`: any two nodes have the same groups, or none in common. `deals_job`: samples of a
+    step are dealt to all ranks, not to those of a node."""
 
     share_of_rank: Optional[tuple[int, ...]] = None
     are_apart: bool = True
+    deals_job: bool = False
 
     @classmethod
     def check(cls, groups: Any, ranks: int) -> Groups:
@@ -53,8 +61,11 @@ class Groups(NamedTuple):
 
     def shares(self, ranks: int, rank: int, node_ranks: Sequence[int]) -> Shares:
         if self.share_of_rank is None:
-            return Shares(ranks, rank, tuple(node_ranks), tuple(node_ranks))
+            return Shares(ranks, rank, tuple(node_ranks),
+                          tuple(range(ranks) if self.deals_job else node_ranks))
         own = self.share_of_rank[rank]
         of_node = tuple(sorted({self.share_of_rank[member] for member in node_ranks}))
-        return Shares(max(self.share_of_rank) + 1, own, of_node,
-                      of_node if self.are_apart else (own,))
+        count = max(self.share_of_rank) + 1
+        if self.deals_job:
+            return Shares(count, own, of_node, tuple(range(count)))
+        return Shares(count, own, of_node, of_node if self.are_apart else (own,))

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from horovod_opt.io.kept.homes import NOWHERE, NodeHoldings, find_homes, pages
-from horovod_opt.io.node_reader.layout import bytes_read
+from horovod_opt.io.node_reader.layout import bytes_read, samples_of
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.schedule import schedule_in_pieces
+from horovod_opt.io.order.schedule import Loads, schedule_in_pieces
 
 
 class EpochTraffic(NamedTuple):
@@ -37,10 +37,20 @@ def enough_to_keep_all(chunk_bytes: np.ndarray, nodes: int) -> int:
     return int(-(-sizes.sum() // nodes) + (sizes.max(initial=0) if nodes > 1 else 0))
 
 
+def bytes_sent(index, chunk_samples: int, loads: Loads, chunk_bytes: np.ndarray) -> np.ndarray:
+    """What comes from another node's memory for each of these loads, int64[k]: its samples, and
+    little between them."""
+    if loads.mask is None:
+        return chunk_bytes[loads.chunk]
+    samples, group = samples_of(loads.chunk, chunk_samples, len(index.offset))
+    return np.bincount(group, index.size[samples].sum(axis=1) * loads.mask,
+                       len(loads.chunk)).astype(np.int64)
+
+
 def foresee(order: Order, batches: Batches, epoch: int, nodes: Sequence[Sequence[int]], room: int,
-            index, chunk_bytes: np.ndarray) -> CacheForecast:
-    """Of nodes with these ranks, each of which may keep `room` bytes, from `epoch` on; `index` and
-    `chunk_bytes` as node_reads() has them."""
+            index, chunk_bytes: np.ndarray, deals_job: bool = False) -> CacheForecast:
+    """Of nodes with these ranks, each of which may keep `room` bytes, from `epoch` on; the rest as
+    node_reads() has it."""
     nothing = np.zeros(order.chunks, bool)
     homes = find_homes(order, epoch, chunk_bytes,
                        [NodeHoldings(tuple(ranks), room, nothing) for ranks in nodes])
@@ -49,11 +59,13 @@ def foresee(order: Order, batches: Batches, epoch: int, nodes: Sequence[Sequence
         storage = int(chunk_bytes[(homes != NOWHERE) & ~is_kept].sum())
         network = 0
         for number, ranks in enumerate(nodes):
-            for loads in schedule_in_pieces(order, batches, of_epoch, ranks, with_masks=True):
-                read = bytes_read(index, order.chunk_samples, loads, chunk_bytes)
+            dealt = range(batches.ranks) if deals_job else ranks
+            for loads in schedule_in_pieces(order, batches, of_epoch, ranks, True, dealt):
                 home = homes[loads.chunk]
+                read = bytes_read(index, order.chunk_samples, loads, chunk_bytes)
                 storage += int(read[home == NOWHERE].sum())
-                network += int(read[(home != NOWHERE) & (home != number)].sum())
+                sent = bytes_sent(index, order.chunk_samples, loads, chunk_bytes)
+                network += int(sent[(home != NOWHERE) & (home != number)].sum())
         return EpochTraffic(storage, network)
 
     return CacheForecast(int(chunk_bytes[homes != NOWHERE].sum()), traffic(epoch, nothing),

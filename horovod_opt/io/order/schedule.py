@@ -62,9 +62,11 @@ def join_loads(pieces: Iterable[Loads]) -> Loads:
 
 
 def schedule_in_pieces(order: Order, batches: Batches, epoch: int, ranks: Sequence[int],
-                       with_masks: bool = False) -> Iterator[Loads]:
+                       with_masks: bool = False, dealt: Sequence[int] = ()) -> Iterator[Loads]:
     """The same in pieces, each as soon as its loads' last steps are known: when their windows have
-    ended. With `with_masks` pieces have `mask`."""
+    ended. With `with_masks` pieces have `mask`. `dealt`: the ranks that samples of a step are dealt
+    to, where those are more than `ranks`: the node then needs what it is dealt of all windows, and
+    there may be loads of which it is dealt nothing."""
     epoch_order = order.epoch(epoch)
     first = np.full(order.chunks, batches.steps)
     last = np.full(order.chunks, -1)
@@ -74,7 +76,7 @@ def schedule_in_pieces(order: Order, batches: Batches, epoch: int, ranks: Sequen
     begin = 0
     while begin < batches.steps:
         end = next_piece(batches, begin)
-        epoch_order.steps.mark(batches, begin, end, ranks, first, last, counts)
+        epoch_order.steps.mark(batches, begin, end, max(ranks, dealt, key=len), first, last, counts)
         # The first one that may be needed again holds up those that come behind it.
         pending = np.flatnonzero((last >= 0) & ~is_scheduled)
         held_up = first[pending[ends[pending] >= end]].min(initial=batches.steps)
@@ -84,8 +86,12 @@ def schedule_in_pieces(order: Order, batches: Batches, epoch: int, ranks: Sequen
             chunk = epoch_order.chunks.chunk_at(ready)
             sequence = np.lexsort((chunk, first[ready]))
             ready = ready[sequence]
-            mask = _make_mask(epoch_order, batches, ranks, ready, counts) if with_masks else None
-            yield Loads(chunk[sequence], first[ready], last[ready], mask)
+            loads = Loads(chunk[sequence], first[ready], last[ready])
+            if with_masks and len(dealt) > len(ranks):
+                loads = loads._replace(mask=_find_dealt(epoch_order, batches, ranks, dealt, loads))
+            elif with_masks:
+                loads = loads._replace(mask=_make_mask(epoch_order, batches, ranks, ready, counts))
+            yield loads
         begin = end
 
 
@@ -116,6 +122,28 @@ def _make_mask(epoch_order: Epoch, batches: Batches, ranks: Sequence[int], ordin
                                  from_window + place(ordinals[is_shared])):
         mask[end - count:end] = is_taken[begin:begin + count]
     return None if mask.all() else mask
+
+
+def _find_dealt(epoch_order: Epoch, batches: Batches, ranks: Sequence[int], dealt: Sequence[int],
+                loads: Loads) -> np.ndarray:
+    """Loads.mask, of what these ranks get where samples are dealt among `dealt`."""
+    chunks = epoch_order.chunks
+    by_number = np.argsort(loads.chunk)
+    numbers = loads.chunk[by_number]
+    samples = chunks.size - chunks.missing * (loads.chunk == chunks.count - 1)
+    offsets = (np.cumsum(samples) - samples)[by_number]
+    mask = np.zeros(samples.sum(), bool)
+    begin, last = int(loads.first.min()), int(loads.last.max())
+    while begin <= last:
+        end = min(next_piece(batches, begin), last + 1)
+        for rank in ranks:
+            taken = epoch_order.steps.take(batches, begin, end, dealt, rank)[1]
+            chunk, within = np.divmod(taken, chunks.size)
+            row = np.minimum(np.searchsorted(numbers, chunk), len(numbers) - 1)
+            is_here = numbers[row] == chunk
+            mask[offsets[row[is_here]] + within[is_here]] = True
+        begin = end
+    return mask
 
 
 def peak_bytes(loads: Loads, chunk_bytes: np.ndarray) -> int:

@@ -14,8 +14,9 @@ namespace io {
 namespace {
 
 constexpr std::size_t kMostOpenToKeep = 8;
-// Bytes between two extents that are sent along: a request costs more than they do.
-constexpr std::int64_t kSentAlong = 16 << 10;
+// Bytes between two records that are sent along: a request costs more than they do. From storage a
+// load's extents bring more, as a request costs more there.
+constexpr std::int64_t kSentAlong = 2 << 10;
 
 bool IsGood(const Load& load, const char* buffer) {
   return std::all_of(load.records.begin(), load.records.end(), [buffer](const RecordCheck& record) {
@@ -24,14 +25,22 @@ bool IsGood(const Load& load, const char* buffer) {
   });
 }
 
-// The extents of a load come one after the other in its chunk buffer.
+// What the node needs of the chunk: its records, or its extents where they are not known.
 std::vector<ChunkRange> RangesOf(const Load& load, char* buffer) {
-  std::vector<ChunkRange> ranges;
+  std::vector<std::pair<std::int64_t, std::int64_t>> pieces;  // place, end
+  for (const RecordCheck& record : load.records) {
+    pieces.emplace_back(record.place, record.place + record.bytes);
+  }
   for (const Extent& extent : load.extents) {
-    if (!ranges.empty() && extent.place - ranges.back().end <= kSentAlong) {
-      ranges.back().end = std::max(ranges.back().end, extent.place + extent.bytes);
+    if (load.records.empty()) pieces.emplace_back(extent.place, extent.place + extent.bytes);
+  }
+  std::sort(pieces.begin(), pieces.end());
+  std::vector<ChunkRange> ranges;
+  for (const auto& [place, end] : pieces) {
+    if (!ranges.empty() && place - ranges.back().end <= kSentAlong) {
+      ranges.back().end = std::max(ranges.back().end, end);
     } else {
-      ranges.push_back({extent.place, extent.place + extent.bytes, buffer + extent.place});
+      ranges.push_back({place, end, buffer + place});
     }
   }
   return ranges;

@@ -34,7 +34,8 @@ class Job(NamedTuple):
     """Ranks, of which `node_ranks` share a node, that are killed after `steps`; None: they end with
     the epoch after the one that they begin with. Their last state is from `lost` steps before. What
     is `left_out` of the options comes from the state that they go on from. `alike`: so many times
-    as many ranks have the same samples, in groups. Loops have `loop` batches; None: an epoch."""
+    as many ranks have the same samples, in groups. Loops have `loop` batches; None: an epoch.
+    `kept`: options of what nodes keep, and to whom samples are dealt."""
 
     ranks: int
     node_ranks: int
@@ -44,6 +45,7 @@ class Job(NamedTuple):
     left_out: tuple[str, ...] = ()
     alike: int = 1
     loop: Optional[int] = None
+    kept: dict = {}
 
     @property
     def groups(self) -> Optional[list[list[int]]]:
@@ -99,7 +101,9 @@ def programs(draw: st.DrawFn) -> Program:
         return Job(draw(st.integers(1, most)), draw(st.integers(1, 3)), {**batch, "last": last},
                    steps, lost, tuple(draw(st.sets(st.sampled_from(CHOSEN)))),
                    draw(st.sampled_from([1, 1, 1, 2])),
-                   draw(st.none() | st.integers(1, 20)))
+                   draw(st.none() | st.integers(1, 20)),
+                   {"deal": draw(st.sampled_from(["node", "node", "job"])),
+                    "cache": draw(st.sampled_from([None, None, 3 << 12, 1 << 20]))})
 
     jobs = [job(draw(st.integers(0, 9)), draw(st.integers(0, 3)))
             for _ in range(draw(st.integers(0, 2)))]
@@ -169,7 +173,7 @@ def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tup
 
     def on_rank(open_data, rank: int):
         with open_data(pattern, threads=1, groups=job.groups, choose=lambda table: chosen,
-                       weights=weigh, **options) as data:
+                       weights=weigh, **options, **job.kept) as data:
             if state is not None:
                 data.load_state_dict(state)
             return *take_steps(data, job, program.chosen), data.order

@@ -124,6 +124,20 @@ def test_chunks_of_which_nodes_take_parts_are_read_once(pattern, nodes, options)
     assert total(stats, "fallback_bytes") == 0
 
 
+def test_dealt_to_the_whole_job_ranks_get_the_same_on_any_nodes(pattern):
+    """From a node's part of each chunk, however small: each byte is read once, and goes to where it
+    is taken."""
+    on_one = read(pattern, 1, 4, deal="job")[0]
+    assert on_one == read(pattern, 1, 4)[0]  # where it is a node's ranks that it is dealt to
+    for nodes in (2, 4):
+        steps, stats = read(pattern, nodes, 4 // nodes, cache=WHOLE, deal="job")
+        assert steps == on_one
+        assert total(stats, "node_bytes_read") <= WHOLE
+        assert total(stats, "fallback_bytes") == 0
+        part = total(stats, "peer_bytes") / (3 * SAMPLES * SIZE)
+        assert part == pytest.approx((nodes - 1) / nodes, abs=0.05)
+
+
 def test_a_folder_keeps_them_as_memory_does(pattern, tmp_path):
     steps, stats = read(pattern, 2, 1, cache=WHOLE, cache_in=str(tmp_path))
     assert steps == read(pattern, 2, 1)[0]

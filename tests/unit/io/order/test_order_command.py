@@ -53,6 +53,20 @@ def test_what_a_cache_saves(capsys, part):
     assert network == pytest.approx(0.75 * part, abs=0.05)
 
 
+def test_dealt_to_the_whole_job_ranks_see_all_files(capsys, monkeypatch):
+    """As if there was one node; what is not kept is then read in small pieces by all."""
+    options = ["io", "order", "--samples", "20000", "--ranks", "8", "--batch-size", "32"]
+    monkeypatch.setenv("COLUMNS", "140")
+    seen = {}
+    for name, more in (("one", []), ("node", ["--nodes", "8"]),
+                       ("job", ["--nodes", "8", "--deal", "job"])):
+        assert main([*options, *more]) == 0
+        text = capsys.readouterr().out
+        seen[name] = float(re.search(r"a rank's batch:.*: ([\d.]+)$", text, re.MULTILINE)[1])
+        assert "Read in all: 2.2 GB, of which 0 bytes" in text
+    assert seen["job"] == seen["one"] > 1.1 * seen["node"]
+
+
 def test_how_much_cache_keeps_all(capsys):
     """As much as it says, and no page less."""
     options = ["io", "order", "--samples", "10000", "--ranks", "4", "--nodes"]

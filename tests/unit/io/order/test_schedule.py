@@ -272,24 +272,29 @@ def test_memory_for_all_epochs_is_what_any_may_need():
 
 
 @settings(max_examples=200, deadline=None)
-@given(jobs(300), st.data())
-def test_what_is_taken_is_what_samples_say(job, data):
-    """Of the samples of its chunks, in the data's order; in pieces, as a reader gets it."""
+@given(jobs(300), st.booleans(), st.data())
+def test_what_is_taken_is_what_samples_say(job, deals_job, data):
+    """Of the samples of its chunks, in the data's order; in pieces, as a reader gets it. Dealt to a
+    node's ranks, or to all."""
     order, batches = job
     ranks = some_ranks(data, batches)
+    dealt = range(batches.ranks) if deals_job else ranks
     is_taken = np.zeros(order.samples, bool)
     for step in range(batches.steps):
         for rank in ranks:
-            is_taken[take_steps(order, batches, 1, step, step + 1, ranks, rank).samples] = True
+            is_taken[take_steps(order, batches, 1, step, step + 1, dealt, rank).samples] = True
+    are_loaded = np.zeros(order.samples, bool)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "PIECE", data.draw(st.integers(1, 100)))
-        for loads in schedule_in_pieces(order, batches, 1, ranks, with_masks=True):
+        for loads in schedule_in_pieces(order, batches, 1, ranks, with_masks=True, dealt=dealt):
             samples = samples_of(loads.chunk, order.chunk_samples, order.samples)[0]
+            are_loaded[samples] = True
             if loads.mask is None:
                 assert is_taken[samples].all()
             else:
                 assert loads.mask.tolist() == is_taken[samples].tolist()
-                assert not loads.mask.all()
+                assert not loads.mask.all() or len(dealt) > len(ranks)
+    assert (are_loaded | ~is_taken).all()
 
 
 @pytest.mark.parametrize("samples, shards", [(50_000, None), (50_021, None), (49_373, 4),
