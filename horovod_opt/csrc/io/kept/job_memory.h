@@ -27,7 +27,18 @@ namespace io {
 // Invariants:
 //   (1) a home reads a chunk once, whoever needs it; that waits for storage alone;
 //   (2) what is kept, or comes from another node, is compared with the checksums of the index
-//       before ranks see it. Whatever is wrong with it, the bytes come from storage instead.
+//       before ranks see it. Whatever is wrong with it, the bytes come from storage instead;
+//   (3) a load asks, and claims a chunk, only when it has its room in the node cache: whoever waits
+//       for a chunk that is being read waits for nobody who waits for room.
+//
+// Then no nodes wait in a circle, though ranks wait for ranks of other nodes in collective
+// operations, and with deal="job" each node needs chunks of all others in each step. Say rank r has
+// the lowest step of all ranks of the job, s. None of its node's ranks is below s: so by the proof
+// of LoadCheck the node's loads of step s have room, or get it without anybody else's doing. With
+// room a load waits for a home only, and the home, by (1) and (3), for storage: so it comes, and r
+// takes step s. In a collective operation behind it r waits for ranks that have not come to it,
+// which are at s as well, and for which the same holds. So all come to it, and the lowest step
+// rises. A node that is lost, or stands still, is waited for no longer than the client's patience.
 //
 // What is to be kept because another node has asked for it, or though this node's ranks need a part
 // of it only, is read by whoever calls Wait() and Fill(), who knows the index.
