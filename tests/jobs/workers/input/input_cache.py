@@ -49,7 +49,7 @@ with hio.open(f"{DATA}/train-*.tfrecord", seed=1, chunk_samples=8, cache="1MiB",
     else:
         loop = hio.tensorflow.dataset(data, BATCH, with_info=True)
     steps = []
-    while data.epoch < EPOCHS and len(steps) != STOP:
+    while data.epoch < EPOCHS and not 0 < STOP == len(steps):
         for numbers, info in one_pass(data):
             data.taken(info)
             steps.append((int(info_of(info).epoch), numbers))
