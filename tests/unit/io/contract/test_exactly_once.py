@@ -94,6 +94,8 @@ def programs(draw: st.DrawFn) -> Program:
         sizes, chosen = [sizes[i] for i in rows], [chosen[i] for i in rows]
     last = draw(st.sampled_from(["spread", "spread", "drop", "mask"]))
     most = draw(st.sampled_from([1, 3, 8]))
+    is_packed = draw(st.sampled_from([False, False, False, True]))  # and kept anyway
+    caches = [None] if is_packed else [None, None, 3 << 12, 1 << 20]
 
     def job(steps: Optional[int], lost: int) -> Job:
         batch = draw(st.integers(1, 8).map(lambda size: {"batch_size": size})
@@ -103,14 +105,13 @@ def programs(draw: st.DrawFn) -> Program:
                    draw(st.sampled_from([1, 1, 1, 2])),
                    draw(st.none() | st.integers(1, 20)),
                    {"deal": draw(st.sampled_from(["node", "node", "job"])),
-                    "cache": draw(st.sampled_from([None, None, 3 << 12, 1 << 20]))})
+                    "cache": draw(st.sampled_from(caches))})
 
     jobs = [job(draw(st.integers(0, 9)), draw(st.integers(0, 3)))
             for _ in range(draw(st.integers(0, 2)))]
     return Program(sizes, chosen, options, [*jobs, job(None, 0)],
                    draw(st.sampled_from([0, 500, ALONG])),
-                   draw(st.sampled_from([1, 1000, LEAST])),
-                   draw(st.sampled_from([False, False, False, True])), weights)
+                   draw(st.sampled_from([1, 1000, LEAST])), is_packed, weights)
 
 
 class Step(NamedTuple):
