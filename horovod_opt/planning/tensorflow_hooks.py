@@ -19,6 +19,7 @@ from typing import Any
 import graph_analysis
 from graph_analysis.analysis import BY_ITSELF
 from horovod_opt.native.plan_text import native_text
+from horovod_opt.planning import gradient_shapes
 from horovod_opt.planning.plan_folder import write_region
 from horovod_opt.planning.planner import Planner, bucket_limits
 
@@ -137,6 +138,7 @@ VALUES = {"HorovodSize": 2, "HorovodProcessSetIncluded": 1}
 
 def install(capture: Capture) -> None:
     """Lets TensorFlow show its graphs to `capture`, from now on."""
+    gradient_shapes.is_planning = True
     from tensorflow.python.client import session
     from tensorflow.python.eager import context
     from tensorflow.python.eager.polymorphic_function import atomic_function

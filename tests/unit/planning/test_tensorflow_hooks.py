@@ -13,6 +13,7 @@ hvd = pytest.importorskip("horovod.tensorflow")
 from tensorflow.python.client import session
 from tensorflow.python.eager.polymorphic_function import atomic_function
 
+from horovod_opt.planning import gradient_shapes
 from horovod_opt.planning import tensorflow_hooks as capturing
 from horovod_opt.planning.plan_folder import read_region
 from horovod_opt.planning.tensorflow_hooks import KEY, PLANNED_OP, Capture
@@ -120,6 +121,38 @@ def test_gradients_are_planned_through_their_branches(planner):
     trace(step, 2, 4)
     assert [len(plan["slot"]) for plan in planner.plans] == [3]
     assert len(set(planner.keys)) == 3
+
+
+@pytest.mark.parametrize("make, axes", [
+    (lambda layers: layers.Dense(3), 3),
+    (lambda layers: layers.Dense(3), 4),
+    (lambda layers: layers.EinsumDense("abc,cd->abd", output_shape=(None, 3), bias_axes="d"), 3),
+    (lambda layers: layers.Conv1D(3, 2), 3),
+    (lambda layers: layers.GRU(3), 3),
+    (lambda layers: layers.Embedding(9, 3), 2),
+], ids=["dense", "dense of 4 axes", "einsum", "convolution", "recurrent", "embedding"])
+def test_gradients_are_planned_where_the_number_of_samples_is_unknown(planner, capsys, make, axes):
+    """As in Keras' fit(): the graph then knows less of some gradients than their variables."""
+    keras = pytest.importorskip("keras")
+    layer = make(keras.layers)
+    layer.build((None, 5, 4, 4)[:axes])
+    weights = [weight.value for weight in layer.trainable_weights]
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(layer(x) ** 2)
+        return hvd.DistributedGradientTape(tape, sparse_as_dense=True).gradient(y, weights)
+
+    trace(step, None, *(5, 4, 4)[:axes - 1])
+    assert sum(len(plan["slot"]) for plan in planner.plans) == len(weights) > 0
+    assert "negotiated" not in capsys.readouterr().err
+
+
+def test_a_gradient_of_another_shape_than_its_variable_keeps_it(planner):
+    gradients = [tf.ones([2, 2]), None, tf.IndexedSlices(tf.ones([1, 2]), [0])]
+    variables = [tf.Variable(tf.ones([3, 2])), tf.Variable(1.0), tf.Variable(tf.ones([3, 2]))]
+    assert gradient_shapes.with_shapes(gradients, variables) == gradients
+    assert gradient_shapes.with_shapes(gradients, None) is gradients
 
 
 def test_a_nested_function_has_a_plan_of_its_own(planner):
