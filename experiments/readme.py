@@ -13,13 +13,13 @@ import between_nodes
 import cis_window
 import context_switches
 import cpu_usage
+import deepio
 import graph_analysis_cost
 import gs_interval
 import lmdbio
 import many_cores
 import networks
 import pytorch_ddp
-import shuffles
 import step_breakdown
 import strong_scaling
 import summit
@@ -36,7 +36,7 @@ README = Path(__file__).with_name("README.md")
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, weak_scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
     context_switches, gs_interval, strong_scaling, graph_analysis_cost, cis_window, networks,
-    tf_cnn_benchmarks, summit, tensorflow_io, alexnet, shuffles))
+    tf_cnn_benchmarks, summit, tensorflow_io, alexnet, deepio))
 
 HEAD = """\
 # Experiments
@@ -46,8 +46,8 @@ measurement: S. Pumma, *Scalability Analysis and Optimization for Large-Scale De
 Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is TensorFlow/Horovod there,
 `gs`, `nbcs`, `scp`, `topo` and `topo+scp` are Horovod-GS, -NBCS, -SCP, -TOPO and SCP-TOPO.
 `tensorflow_io` and `alexnet` have another source: S. W. D. Chien et al., *Characterizing
-Deep-Learning I/O Workloads in TensorFlow*, PDSW-DISCS 2018. So has `shuffles`, of which most
-is measured nowhere: Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on
+Deep-Learning I/O Workloads in TensorFlow*, PDSW-DISCS 2018. So has `deepio`, of which most is
+measured nowhere: Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on
 HPC Systems*, MASCOTS 2018.
 
     make experiments                                  # the short ones
@@ -80,7 +80,7 @@ def seconds(document: dict[str, Any]) -> float:
             job["job_seconds"] for job in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],
-        **dict.fromkeys(("traversal", "cis-window", "shuffles"), lambda: document["seconds"]),
+        **dict.fromkeys(("traversal", "cis-window", "deepio"), lambda: document["seconds"]),
     }[document["kind"]]()
 
 
@@ -133,7 +133,7 @@ def section(study: Study, documents: Sequence[dict[str, Any]], folder: Path) -> 
 def tables_of_training(documents: Sequence[dict[str, Any]]) -> list[str]:
     """What benchmarks of training, and of orders, measured, whole; their notes once, behind the
     tables."""
-    of_kind = {"bench": tables, "shuffles": lambda document: shuffles.section(document).grids}
+    of_kind = {"bench": tables, "deepio": lambda document: deepio.section(document).grids}
     grids = [grid for document in documents if document["kind"] in of_kind
              for grid in of_kind[document["kind"]](document)]
     notes = dict.fromkeys(grid.note for grid in grids)

@@ -1,8 +1,9 @@
-"""In which order ranks get samples, by pipeline, without reading any: for experiments/shuffles.py.
+"""In which order ranks get samples, by pipeline, without reading any: for experiments/deepio.py.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -62,6 +63,35 @@ def hio_before(sample_bytes: int, nodes: int) -> Shuffle:
         order = Order(samples, chunk_samples, shards, window, seed, version=1)
         return dealt(order, nodes, epoch)
     return shares
+
+
+def hio_by_job(part: float) -> Shuffle:
+    """With deal="job", and windows of this part of the data."""
+    def shares(samples: int, seed: int, epoch: int) -> Shares:
+        chunk_samples = default_chunk_samples(samples, samples * SAMPLE_BYTES)
+        chunks = -(-samples // chunk_samples)
+        shards = default_shards(chunks)
+        order = Order(samples, chunk_samples, shards, math.ceil(part * chunks / shards), seed)
+        return dealt(order, 1, epoch)
+    return shares
+
+
+def in_groups(size: int) -> Shuffle:
+    """Neighbours that stay together, as the source has them; ranks take turns."""
+    def shares(samples: int, seed: int, epoch: int) -> Shares:
+        groups = np.random.default_rng((seed, epoch)).permutation(samples // size)
+        stream = (groups[:, np.newaxis] * size + np.arange(size)).ravel()
+        return cut([stream[rank::RANKS] for rank in range(RANKS)])
+    return shares
+
+
+def apart(samples: int, seed: int, epoch: int) -> Shares:
+    """Each node shuffles a part of the data that stays its own; its ranks take turns."""
+    random, streams = np.random.default_rng((seed, epoch)), []
+    for of_node in np.split(np.arange(samples // NODES * NODES), NODES):
+        shuffled = random.permutation(of_node)
+        streams += [shuffled[rank::RANKS // NODES] for rank in range(RANKS // NODES)]
+    return cut(streams)
 
 
 def dealt(order: Order, nodes: int, epoch: int) -> Shares:
@@ -124,5 +154,8 @@ ORDERS: dict[str, Shuffle] = {
     "hio, records, version 1": hio_before(SAMPLE_BYTES, NODES),
     "hio, small records": hio(SMALL, 1),
     "hio, small records, version 1": hio_before(SMALL, 1),
+    **{f"hio, dealt to the job, R = {part}": hio_by_job(part) for part in (1, 0.5, 0.25)},
+    "nodes that never exchange": apart,
+    **{f"groups of {size}": in_groups(size) for size in (4, 16, 256)},
     "MosaicML Streaming": mosaicml, "tf.data": tf_data, "WebDataset": webdataset,
     "sorted data": in_order}

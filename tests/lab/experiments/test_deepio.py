@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-import shuffles
+import deepio
 
 from horovod_lab.io.peers import orders
 from horovod_lab.io.peers.orders import BATCH, BUFFER, ORDERS, RANKS, through_buffer
@@ -47,6 +47,10 @@ def test_orders_are_as_good_as_is_known():
     assert classes("hio, small records") > 0.95 > 0.7 > classes("hio, small records, version 1")
     assert classes("WebDataset") < classes("tf.data") < 0.6
     assert classes("sorted data") < 0.1
+    for part in (1, 0.5, 0.25):  # as from one node, whatever is in memory at a time
+        assert classes(f"hio, dealt to the job, R = {part}") > 0.98
+    assert classes("nodes that never exchange") < 0.7
+    assert classes("groups of 4") > 0.98 > classes("groups of 16") > classes("groups of 256")
 
 
 def test_a_buffer_keeps_samples_back_by_chance():
@@ -58,35 +62,38 @@ def test_a_buffer_keeps_samples_back_by_chance():
 
 
 def row(order: str, with_norm: float, without: float) -> dict:
-    return {"order": order, "classes": 0.5, "accuracy": {"with": [with_norm, with_norm + 0.02],
-                                                         "without": [without]}}
+    return {"order": order, "classes": 0.5, "rl": 0.9, "rank_rl": 0.8,
+            "accuracy": {"with": [with_norm, with_norm + 0.02], "without": [without]}}
 
 
 def test_what_is_lost_to_a_full_shuffle():
-    document = {"kind": "shuffles", "orders": [row("full shuffle", 0.8, 0.7),
+    document = {"kind": "deepio", "orders": [row("full shuffle", 0.8, 0.7),
                                                row("hio, folder", 0.79, 0.7),
-                                               row("hio, records", 0.75, 0.69)]}
-    besides = shuffles.compare([document])
-    assert [(beside.reported.show(beside.here), beside.at) for beside in besides] == [
+                                               row("hio, records", 0.75, 0.69),
+                                               *(row(f"hio, dealt to the job, R = {part}", 0.8, 0.7)
+                                                 for part in (1, 0.5, 0.25))]}
+    groups, besides = deepio.compare([document])[:3], deepio.compare([document])[3:]
+    assert all(abs(beside.here - beside.reported.low) < 0.01 for beside in groups)
+    assert [(beside.reported.show(beside.here), beside.at) for beside in besides[:4]] == [
         ("1.0", "hio, folder, with batch normalization"),
         ("0.0", "hio, folder, without batch normalization"),
         ("5.0", "hio, records, with batch normalization"),
         ("1.0", "hio, records, without batch normalization")]
-    shown = shuffles.section(document)
-    assert shown.grids[0].rows[0] == ("full shuffle", "50", "81.0 (80.0 to 82.0)",
+    shown = deepio.section(document)
+    assert shown.grids[0].rows[0] == ("full shuffle", "90", "80", "50", "81.0 (80.0 to 82.0)",
                                       "70.0 (70.0 to 70.0)")
-    assert shown.pictures[0].name == "shuffles"
+    assert shown.pictures[0].name == "deepio"
 
 
 def test_a_network_learns(tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr(shuffles, "CLASSES", 4)
+    monkeypatch.setattr(deepio, "CLASSES", 4)
     labels = np.arange(4096) // 1024
     for has_norm in (True, False):
-        accuracy = shuffles.train(labels, [ORDERS["full shuffle"](4096, 0, 0)] * 2, 0, has_norm)
+        accuracy = deepio.train(labels, [ORDERS["full shuffle"](4096, 0, 0)] * 2, 0, has_norm)
         assert accuracy > 0.8
 
 
 def test_sizes_of_files_are_those_that_the_page_says():
     assert orders.MDS_SAMPLES == 610
-    assert f"{orders.BLOCK:,}" in shuffles.STUDY.description
+    assert f"{orders.BLOCK:,}" in deepio.STUDY.description
