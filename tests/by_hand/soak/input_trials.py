@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -65,11 +66,13 @@ class InputTrial(NamedTuple):
     save_every: int
     loops: Loops
     runs: tuple[Run, ...]
+    is_packed: bool  # the data is compressed
 
     def describe(self) -> str:
         runs = ", ".join(f"{run.ranks} ranks" + f" with workers {run.workers}" * (run.workers > 0)
                          + f" until {run.victim} killed" * bool(run.victim) for run in self.runs)
-        return (f"{self.samples} samples, {self.options}, {self.batch}, "
+        packed = "compressed " * self.is_packed
+        return (f"{self.samples} {packed}samples, {self.options}, {self.batch}, "
                 f"{self.loops.describe()}, {runs}")
 
 
@@ -83,7 +86,7 @@ def trial(seed: int) -> InputTrial:
     runs = [_run(random, random.choice(VICTIMS)) for _ in range(random.randint(1, 3))]
     return InputTrial(seed, samples, options, {**batch, "last": random.choice(("spread", "mask"))},
                       random.randint(2, 3), random.randint(1, 5), _loops(random),
-                      (*runs, _run(random, "")))
+                      (*runs, _run(random, "")), random.random() < 0.3)
 
 
 def _loops(random: Random) -> Loops:
@@ -104,6 +107,9 @@ def perform(trial: InputTrial, folder: Path) -> dict:
     begun = time.monotonic()
     tfrecord(folder / "data.tfrecord",
              (number.to_bytes(4, "little") + bytes(number % 50) for number in range(trial.samples)))
+    if trial.is_packed:
+        data = folder / "data.tfrecord"
+        data.write_bytes(gzip.compress(data.read_bytes()))
     state, problems, lines, killed = folder / "state.json", [], [], 0
     for number, run in enumerate(trial.runs):
         before = _position(state)

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <memory>
@@ -126,6 +127,16 @@ TEST(PageCache, WhatAFileHasNotIsNotThere) {
   std::string out(11, '?');
   EXPECT_FALSE(ReadCached(file.number(), out.data(), 11, kBytes - 10));
   EXPECT_TRUE(IsCached(file.number(), kBytes, 0));
+}
+
+TEST(PageCache, AFileInMemoryIsThere) {
+  const Descriptor file(memfd_create("cached", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(file.number(), 300000), 0);
+  EXPECT_TRUE(IsCached(file.number(), 0, 300000));
+  EXPECT_FALSE(IsCached(file.number(), 299995, 10));
+  char byte = 1;
+  EXPECT_TRUE(ReadCached(file.number(), &byte, 1, 299999));
+  EXPECT_EQ(byte, 0);
 }
 
 TEST(GuardedCopy, TheHandlerThatWasThereIsCalledForOthers) {

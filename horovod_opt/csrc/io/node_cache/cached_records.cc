@@ -1,13 +1,16 @@
 #include "horovod_opt/csrc/io/node_cache/cached_records.h"
 
+#include <linux/magic.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <tuple>
@@ -40,6 +43,12 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
   } else {
     sigaction(SIGBUS, &before, nullptr);  // it comes again at once
   }
+}
+
+// Whether a file is in memory as a whole: of tmpfs, or without a name. There RWF_NOWAIT is refused.
+bool IsInMemory(int file) {
+  struct statfs status;
+  return fstatfs(file, &status) == 0 && status.f_type == TMPFS_MAGIC;
 }
 
 bool SetHandler() {
@@ -77,7 +86,9 @@ bool IsCached(int file, std::int64_t offset, std::int64_t bytes) {
 
 bool ReadCached(int file, char* to, std::int64_t bytes, std::int64_t offset) {
   const iovec piece{to, static_cast<std::size_t>(bytes)};
-  return preadv2(file, &piece, 1, offset, RWF_NOWAIT) == bytes;
+  const ssize_t read = preadv2(file, &piece, 1, offset, RWF_NOWAIT);
+  if (read >= 0 || errno != EOPNOTSUPP) return read == bytes;
+  return IsInMemory(file) && pread(file, to, piece.iov_len, offset) == bytes;
 }
 
 CachedRecords::CachedRecords(FileTable table, Counters& counters, const std::atomic<bool>& stop)
