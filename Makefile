@@ -100,7 +100,7 @@ lint: $(VENV)/tools
 	$(BIN)/python -m ruff check .
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(SAVERS) $(ONECCL) .venv-ecosystem .venv-trainers build *.egg-info
+	rm -rf $(VENV) $(PEERS) $(SAVERS) $(ONECCL) .venv-ecosystem .venv-trainers .venv-keras .venv-programs build *.egg-info
 
 # Without build isolation, so that CMake and Ninja stay where they are and recompile only what
 # changed. Frameworks and MPI come first: the build looks for them.
