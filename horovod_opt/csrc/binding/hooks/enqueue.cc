@@ -22,6 +22,7 @@ namespace horovod_opt {
 namespace {
 
 thread_local bool calls_are_planned = true;
+// Upstream makes the entry that is marked, between here and Enqueue().
 thread_local bool is_given_back = false;
 
 using horovod::common::DataType;
@@ -199,20 +200,22 @@ void LeaveOut(std::int64_t key, const std::string& reason) {
 
 Status EnqueueAgain(HorovodGlobalState& horovod, ArrivalPtr arrival) {
   PlannedTensor& tensor = TensorOf(arrival);
-  is_given_back = true;
-  Status status;
   if (tensor.request) {
+    tensor.entry.opt_is_given_back = true;
     auto& queue = horovod.process_set_table.Get(tensor.entry.process_set_id).tensor_queue;
-    status = queue.AddToTensorQueue(tensor.entry, *tensor.request);
-  } else {
-    status = EnqueueNegotiated(std::move(arrival));
+    return queue.AddToTensorQueue(tensor.entry, *tensor.request);
   }
+  is_given_back = true;
+  const Status status = EnqueueNegotiated(std::move(arrival));
   is_given_back = false;
   return status;
 }
 
 Status Enqueue(ProcessSet& process_set, std::vector<TensorTableEntry>& entries,
                std::vector<Request>& requests) {
+  // Not for what callbacks send, if this is performed at once.
+  const bool given_back = std::exchange(is_given_back, false);
+  for (TensorTableEntry& entry : entries) entry.opt_is_given_back = given_back;
   if (entries.size() > 1) KeepFirstError(entries);
   Topo* topo = !calls_are_planned ? nullptr : GlobalState().topo.load(std::memory_order_acquire);
   if (topo != nullptr && IsUnnamed(requests[0].tensor_name())) {
@@ -246,8 +249,9 @@ bool WaitsAsleep() { return GlobalState().settings.mode != 0; }
 
 bool SumsInPlace() { return GlobalState().topo.load(std::memory_order_acquire) != nullptr; }
 
-bool MaySendLater(const TensorTableEntry& queued, bool others_wait) {
-  return is_given_back || (IsOfObjection(queued) && !others_wait);
+bool MaySendLater(const TensorTableEntry& entry, const TensorTableEntry& queued,
+                  bool others_wait) {
+  return entry.opt_is_given_back || (IsOfObjection(queued) && !others_wait);
 }
 
 void RequestAdded() {

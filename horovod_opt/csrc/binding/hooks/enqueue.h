@@ -66,9 +66,10 @@ bool WaitsAsleep();
 // Whether a sum may take the memory of a tensor that nobody else reads: in mode topo.
 bool SumsInPlace();
 
-// Upstream's queue has `queued`, which has the name of this call, and perhaps others that wait for
-// that. Whether this call waits, too; false: the name is its error. Under the queue's lock.
-bool MaySendLater(const horovod::common::TensorTableEntry& queued, bool others_wait);
+// Upstream's queue has `queued`, which has the name of the call `entry`, and perhaps others that
+// wait for that. Whether this call waits, too; false: the name is its error. Under the queue's lock.
+bool MaySendLater(const horovod::common::TensorTableEntry& entry,
+                  const horovod::common::TensorTableEntry& queued, bool others_wait);
 
 // Upstream's queue has a new request.
 void RequestAdded();
