@@ -96,11 +96,12 @@ def compile_libraries(env: Environment, source: Path, build: Path, output: Path,
 
 
 def compile_reader(compiler: str, variables: Mapping[str, str], build: Path, output: Path) -> None:
-    """Builds the input side's library, which needs no Horovod, and puts it under `output`.
+    """Builds the input side's libraries, which need no Horovod, and puts them under `output`.
 
     `compiler` may have arguments, as 'ccache g++'; `variables` are the environment of all tools.
     """
-    _compile_target("horovod_opt_io", "io", "", compiler, variables, build, output)
+    for target in ("horovod_opt_io", "horovod_opt_overlay"):
+        _compile_target(target, "io", "", compiler, variables, build, output)
 
 
 def compile_kernel(tensorflow: Framework, compiler: str, variables: Mapping[str, str], build: Path,

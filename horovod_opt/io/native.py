@@ -46,6 +46,15 @@ def with_lock() -> ctypes.PyDLL:
     return lib
 
 
+def beside_library(name: str) -> Path:
+    """The path of another library of the same build. Raises ImportError: it is not there."""
+    path = Path(library()._name).with_name(name)
+    if not path.is_file():
+        raise ImportError(f"{path} is not there. Remedy: pip install --force-reinstall "
+                          "horovod-opt (in a developer's tree: make build).")
+    return path
+
+
 def error() -> str:
     """Of the last call of this thread that failed."""
     return library().hio_error().decode(errors="replace")

@@ -9,6 +9,7 @@ from horovod_opt.io.commands import (
     drain_command,
     index_command,
     order_command,
+    run_command,
     stage_command,
     verify_command,
 )
@@ -21,6 +22,6 @@ def add(commands: argparse._SubParsersAction, *more: ModuleType) -> None:
         description="Looks after data sets, which are TFRecord or tar files, LMDB or folders of "
         "files, and after checkpoints.")
     subcommands = parser.add_subparsers(dest="io_command", metavar="COMMAND", required=True)
-    for command in (index_command, verify_command, order_command, stage_command, drain_command,
-                    *more):
+    for command in (index_command, verify_command, order_command, stage_command, run_command,
+                    drain_command, *more):
         command.add(subcommands)

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import secrets
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from horovod_opt.io import native
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import run_together
+from horovod_opt.io.job.own_address import own_address
 from horovod_opt.io.kept.homes import NodeHoldings, find_homes
 from horovod_opt.io.kept.job_memory import JobMemory
 from horovod_opt.io.node_reader.layout import chunk_bytes
@@ -24,9 +23,6 @@ from horovod_opt.io.order.order import Order
 if TYPE_CHECKING:
     from horovod_opt.io.data import Data
 
-# What launchers and users say of interfaces, as between nodes in mode topo.
-INTERFACES = ("HOROVOD_GLOO_IFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
-              "OMPI_MCA_btl_tcp_if_include")
 LOOPBACK = "127.0.0.1"
 
 
@@ -74,7 +70,7 @@ def meet(data: Data, order: Order) -> MemoryMeeting:
                 data.index, order.chunk_samples, chunk_bytes(data.index, order.chunk_samples),
                 data.kept_place)
         if len(readers) > 1:
-            memory.serve(LOOPBACK if len(set(readers)) == 1 else own_address(),
+            memory.serve(LOOPBACK if len(set(readers)) == 1 else own_address("cache="),
                          secrets.token_hex(16))
         held = zlib.compress(np.packbits(memory.is_home).tobytes(), 1)
         return json.dumps([ranks.rank, list(data.shares.of_node), memory.place.bytes,
@@ -92,20 +88,3 @@ def meet(data: Data, order: Order) -> MemoryMeeting:
 def _bits(text: str, count: int) -> np.ndarray:
     packed = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
     return np.unpackbits(packed, count=count).astype(bool)
-
-
-def own_address() -> str:
-    """By which other nodes reach this one. Raises InputError if there is none, or several may be
-    meant."""
-    interfaces = next(filter(None, map(_named, INTERFACES)), "")
-    address = native.library().hio_own_address(interfaces.encode())
-    if address is None:
-        raise InputError(f"cache= needs an address by which other nodes reach this one: "
-                         f"{native.error()}; remedy: name the interface, {INTERFACES[0]}=eth0")
-    return address.decode()
-
-
-def _named(setting: str) -> str:
-    """NCCL also takes ^eth0 (all but) and =eth0 (exactly); Open MPI also networks."""
-    names = os.environ.get(setting, "")
-    return "" if names.startswith("^") or "/" in names else names.lstrip("=")

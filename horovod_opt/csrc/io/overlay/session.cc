@@ -1,0 +1,78 @@
+#include "horovod_opt/csrc/io/overlay/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace horovod_opt {
+namespace io {
+namespace {
+
+constexpr char kVariable[] = "HOROVOD_OPT_OVERLAY";
+
+void Say(const char* text, int length) {
+  if (length > 0) (void)!syscall(SYS_write, STDERR_FILENO, text, length);
+}
+
+std::int64_t FolderOf(int dirfd) { return FileSession::NumberOf(dirfd); }
+
+}  // namespace
+
+FileSession* FileSession::Get() {
+  static FileSession session;
+  static const bool is_mapped = [] {
+    const char* path = getenv(kVariable);
+    if (path == nullptr || *path == '\0') return false;
+    if (session.Map(path)) return true;
+    char line[256];
+    Say(line, snprintf(line, sizeof line,
+                       "horovod-opt: %s=%s: %s: this program sees the files of storage alone; "
+                       "remedy: start it while the job of horovod-opt io run lasts\n",
+                       kVariable, path, strerror(errno)));
+    return false;
+  }();
+  return is_mapped ? &session : nullptr;
+}
+
+bool FileSession::Map(const char* path) {
+  table_ = FileTable::Map(path);
+  if (table_ == nullptr) return false;
+  const long fd = syscall(SYS_openat, AT_FDCWD, table_->CountersPath(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  void* page = mmap(nullptr, sizeof(FileCounters), PROT_READ | PROT_WRITE, MAP_SHARED,
+                    static_cast<int>(fd), 0);
+  syscall(SYS_close, static_cast<int>(fd));
+  counters_ = static_cast<FileCounters*>(page);
+  return page != MAP_FAILED;
+}
+
+Resolved FileSession::Find(int dirfd, const char* path) const {
+  const int error = errno;
+  const Resolved found = Resolve(*table_, dirfd, path, FolderOf);
+  errno = error;
+  return found;
+}
+
+void FileSession::Complain(std::uint32_t number, const char* why, const char* remedy) {
+  constexpr int kMost = 10;
+  static std::atomic<int> said{0};
+  Count(counters_->failures);
+  const int before = said.fetch_add(1, std::memory_order_relaxed);
+  if (before >= kMost) return;
+  char path[PATH_MAX];
+  const std::size_t length = table_->PathOf(number, path, sizeof path);
+  char line[PATH_MAX + 512];
+  Say(line, snprintf(line, sizeof line, "horovod-opt: %s%.*s: %s; remedy: %s%s\n",
+                     table_->Root(0).data(), static_cast<int>(length), path, why, remedy,
+                     before == kMost - 1 ? " (this program says no more such)" : ""));
+}
+
+}  // namespace io
+}  // namespace horovod_opt

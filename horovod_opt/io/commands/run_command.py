@@ -1,0 +1,70 @@
+"""The command `horovod-opt io run`: a program sees a pack in the place of a folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from horovod_opt.arguments import positive
+from horovod_opt.io.commands.exit_status import exit_status
+
+NAME = "horovod-opt io run"
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "run", help="start a program that sees a pack's files below a folder",
+        usage="horovod-opt io run --pack OUT --at DIR [options] -- PROGRAM [ARGUMENT ...]",
+        description="Starts PROGRAM so that it sees the files of a pack, which horovod-opt pack "
+        "has made, below the folder DIR, read-only. It becomes PROGRAM: with its process, signals "
+        "and exit status. A library that is loaded before libc answers; what passes it by gets "
+        "the real files below DIR, if there is such a folder. Exit status 1 for a pack that is "
+        "not all there, 2 for arguments and programs that cannot be used.")
+    parser.add_argument("--pack", type=Path, required=True, metavar="OUT",
+                        help="the pack's folder, or where horovod-opt io stage has brought it")
+    parser.add_argument("--at", required=True, metavar="DIR",
+                        help="the folder that the program opens; it need not exist")
+    parser.add_argument("--meet", type=Path, metavar="FOLDER",
+                        help="a folder that all nodes see: tars that are not on this node then "
+                        "come from those that have them")
+    parser.add_argument("--nodes", type=positive, metavar="N",
+                        help="how many nodes meet (by the launcher: horovodrun, Slurm, mpirun)")
+    parser.add_argument("--counters", type=Path, metavar="FILE",
+                        help="gets, as JSON, what this node's programs did, when the last of them "
+                        "has ended")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    return exit_status(NAME, lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from horovod_opt.io.errors import InputError
+    from horovod_opt.io.overlay import launch
+    from horovod_opt.io.overlay.peers import Place
+
+    command = options.command[options.command[:1] == ["--"]:]
+    if not command:
+        raise InputError("no program; remedy: its name behind --")
+    if options.nodes and options.meet is None:
+        raise InputError("--nodes without --meet; remedy: a folder that all nodes see")
+    place = Place()
+    if options.meet is not None:
+        place = Place(options.nodes or nodes_of_launcher(os.environ), options.meet.absolute())
+    launch.run(options.pack, options.at, place, options.counters, command)
+
+
+def nodes_of_launcher(variables: Mapping[str, str]) -> int:
+    """How many nodes the job has, of which a launcher says so to each process; else 1."""
+    for nodes in ("HOROVOD_CROSS_SIZE", "SLURM_STEP_NUM_NODES"):
+        if nodes in variables:
+            return int(variables[nodes])
+    for size, local in (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+                        ("PMI_SIZE", "MPI_LOCALNRANKS")):
+        if size in variables and local in variables:
+            return -(-int(variables[size]) // int(variables[local]))
+    return 1
