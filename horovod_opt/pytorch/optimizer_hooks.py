@@ -23,6 +23,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from horovod_opt.pytorch.memory_order import GradientOrders
 
 POLL_SECONDS = 0.001
+LATE_SECONDS = 1.0  # in which all ranks that leave a step alike have sent what they send
 # Of upstream's error for a name that is sent again before the last one of it has been reduced.
 UNDER_WAY = "with the same name as another tensor that is currently being processed"
 
@@ -91,6 +92,26 @@ class Reducing:
         self._group_counts = dict.fromkeys(self._group_counts, 0)
         self._allreduce_delay = dict.fromkeys(self._allreduce_delay, self.backward_passes_per_step)
         self._end_step()
+
+    def _take_late_sums(self) -> None:
+        """Nothing is written into a gradient any more once the step that it was sent in is given
+        up. What other ranks have not sent may never come: after LATE_SECONDS its parameter gets a
+        gradient in memory of its own."""
+        from horovod.torch import mpi_ops
+
+        until = time.monotonic() + LATE_SECONDS
+        for key, (handle, _) in self._handles.items():
+            if handle is None or callable(handle):  # nothing is written in place
+                continue
+            while not mpi_ops.poll(handle) and time.monotonic() < until:
+                time.sleep(POLL_SECONDS)
+            if mpi_ops.poll(handle):
+                with contextlib.suppress(mpi_ops.HorovodInternalError):
+                    mpi_ops.synchronize(handle)
+                continue
+            for parameter in key if isinstance(key, tuple) else (key,):
+                if parameter.grad is not None:
+                    parameter.grad = parameter.grad.clone()
 
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
         """From now on, reduces the gradients of those that require one."""
@@ -302,8 +323,10 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     mixin = ReducingAdasum if "op" not in parameters else Reducing
     senders = {name: _after_the_last_of_its_name(method) for name, method in vars(methods).items()
                if name in ("_allreduce_grad_async", "_grouped_allreduce_grad_async")}
+    enders = {name: wrap(getattr(methods, name)) for name, wrap in (
+        ("synchronize", _ends_step), ("load_state_dict", _gives_step_up)) if name in vars(methods)}
     cls = type(type(optimizer).__name__, (mixin, type(optimizer)),
-               {**vars(methods), **senders, "synchronize": _ends_step(methods.synchronize)})
+               {**vars(methods), **senders, **enders})
     options = {name: value for name, value in arguments.items() if name in parameters}
     distributed = cls(optimizer, **options)
     distributed._arguments = {name: value for name, value in arguments.items()
@@ -349,6 +372,17 @@ def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:
             optimizer._abandon_step(error)
             raise
         optimizer._end_step()
+
+    return wrapper
+
+
+def _gives_step_up(load_state_dict: Callable) -> Callable:
+    """Of a script that goes on after an exception: upstream forgets what is on its way."""
+
+    @functools.wraps(load_state_dict)
+    def wrapper(optimizer: Reducing, *arguments: Any, **named: Any) -> Any:
+        optimizer._take_late_sums()
+        return load_state_dict(optimizer, *arguments, **named)
 
     return wrapper
 
