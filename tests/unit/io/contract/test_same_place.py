@@ -159,12 +159,12 @@ def test_of_an_epoch_that_was_left_nothing_is_gone_through(pattern, monkeypatch,
     is_left = [threading.Event() for _ in range(4)]
     in_pieces = step_source.schedule_in_pieces
 
-    def one_by_one(order, batches, epoch, ranks, with_masks):
+    def one_by_one(order, batches, epoch, ranks, with_masks, dealt):
         mine: list[int] = []
         if with_masks:
             by_reader.append(mine)
         loop = len(by_reader) - 1
-        for loads in in_pieces(order, batches, epoch, ranks):
+        for loads in in_pieces(order, batches, epoch, ranks, False, dealt):
             for i in range(len(loads.chunk)):
                 if with_masks and len(mine) == 4:
                     is_left[loop].wait(MINUTE)
