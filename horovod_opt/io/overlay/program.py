@@ -12,7 +12,7 @@ from pathlib import Path
 
 from horovod_opt.io.errors import InputError
 
-VARIABLE = "HOROVOD_OPT_OVERLAY"
+VARIABLE = "HIO_OVERLAY"  # no setting of Horovod's: hvd.init() knows all that begin as they do
 PRELOAD = "LD_PRELOAD"
 _PT_INTERP = 3
 _DEPTH = 4  # of interpreters of interpreters, as the kernel has

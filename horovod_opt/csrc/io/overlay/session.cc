@@ -15,7 +15,7 @@ namespace horovod_opt {
 namespace io {
 namespace {
 
-constexpr char kVariable[] = "HOROVOD_OPT_OVERLAY";
+constexpr char kVariable[] = "HIO_OVERLAY";
 
 void Say(const char* text, int length) {
   if (length > 0) (void)!syscall(SYS_write, STDERR_FILENO, text, length);

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from overlaid import READ_ALL
 
+from horovod_opt import settings
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.overlay import program
 from horovod_opt.io.overlay.launch import roots_of
@@ -66,6 +67,11 @@ def test_folders_that_nothing_can_be_laid_over(at, monkeypatch):
 def test_another_preload_stays(job):
     assert job.python("import os; print(os.environ['LD_PRELOAD'].split(':')[1:])", env={
         **os.environ, "LD_PRELOAD": "libm.so.6"}) == "['libm.so.6']\n"
+
+
+def test_hvd_init_takes_the_environment():
+    variables = program.environment({}, Path("/lib/overlay.so"), "/proc/1/fd/3")
+    assert settings.load(variables) == settings.load({})
 
 
 @pytest.mark.parametrize("job", [None, 3], indirect=True, ids=["plain", "zstd"])
