@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from horovod_opt.io.index.checksums import checksums as read_checksums
 from horovod_opt.io.index.data_index import Index, identity
 from horovod_opt.io.index.files import Files, find_changes, stat_files
 from horovod_opt.io.index.lookup import load, read
+from horovod_opt.io.index.tasks import run_all
 from horovod_opt.io.progress import Meter, ProgressFunction
 
 THREADS = 16  # that scan a file each
@@ -39,8 +39,6 @@ NO_SAMPLE = {formats.TFRECORD: "records in the files, which are empty",
                           "belong to no sample",
              formats.LMDB: "values in the unnamed database, which is empty",
              formats.FOLDER: "files in the folder"}
-
-Result = TypeVar("Result")
 
 
 def build(pattern: formats.Pattern, checksums: bool = True,
@@ -135,7 +133,7 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
         return file_scan, transaction, unpacked
 
     with ThreadPoolExecutor(THREADS) as pool:
-        results = list(_all_or_first_error(pool, scan, len(paths)))
+        results = run_all(pool, scan, range(len(paths)))
     scans = _with_all_parts([file_scan for file_scan, _, _ in results], paths)
     unpacked = np.array([row[2] for row in results], np.int64)
     _warn([text for file_scan in scans for text in file_scan.damages])
@@ -173,18 +171,6 @@ def _scan_packed(kind: str, path: str, contents: bool, keep_truncated: bool) -> 
     if truncation and not file_scan.truncation:
         file_scan = replace(file_scan, truncation=truncation)
     return file_scan, size
-
-
-def _all_or_first_error(pool: ThreadPoolExecutor, task: Callable[[int], Result],
-                        count: int) -> Iterator[Result]:
-    """Results in order; the first error in that order ends it without starting the rest."""
-    futures = [pool.submit(task, i) for i in range(count)]
-    try:
-        for future in futures:
-            yield future.result()
-    finally:
-        for future in futures:
-            future.cancel()
 
 
 def _with_all_parts(scans: Sequence[Scan], paths: Sequence[str]) -> list[Scan]:

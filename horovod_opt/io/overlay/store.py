@@ -45,19 +45,6 @@ THREADS = 16  # requests at a time; more wait
 MOST_SAID = 10  # lines on stderr: of a node that is lost each file would be one
 
 
-class _Process:
-    """One that has joined: readable when it has ended."""
-
-    def __init__(self, fd: int):
-        self._fd = fd
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
 class Store:
     """`parts`: where tars lie on this node; `peers` have the others. `roots`: as in Overlay."""
 
@@ -90,16 +77,14 @@ class Store:
     def run(self) -> None:
         """Until the last process that has joined has ended."""
         with ThreadPoolExecutor(THREADS) as self._pool:
-            while True:
-                for key, _ in self._selector.select():
+            is_over = False
+            while not is_over:
+                # O2: a last look, at what has come meanwhile.
+                is_idle = self._has_ended and not self._joined
+                events = self._selector.select(0 if is_idle else None)
+                for key, _ in events:
                     key.data(key.fileobj)
-                if self._has_ended and not self._joined:
-                    # O2: a last look, at what has come meanwhile.
-                    while events := self._selector.select(0):
-                        for key, _ in events:
-                            key.data(key.fileobj)
-                    if not self._joined:
-                        break
+                is_over = is_idle and not events
             for key in list(self._selector.get_map().values()):
                 key.fileobj.close()
 
@@ -116,8 +101,7 @@ class Store:
     def _take_request(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         try:
-            pid, uid, _ = CREDENTIALS.unpack(connection.getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+            pid, uid = _process_behind(connection)
             table, number = REQUEST.unpack(connection.recv(REQUEST.size))
         except (OSError, struct.error):
             uid = -1
@@ -131,7 +115,7 @@ class Store:
     def _join(self, connection: socket.socket, pid: int) -> None:
         with connection:
             try:
-                process = _Process(os.pidfd_open(pid))
+                process = os.pidfd_open(pid)
             except ProcessLookupError:
                 return
             self._selector.register(process, selectors.EVENT_READ, self._leave)
@@ -139,9 +123,9 @@ class Store:
             with suppress(OSError):
                 connection.send(self._table_path.encode())
 
-    def _leave(self, process: _Process) -> None:
+    def _leave(self, process: int) -> None:
         self._selector.unregister(process)
-        process.close()
+        os.close(process)
         self._joined -= 1
         self._has_ended = True
 
@@ -176,6 +160,13 @@ class Store:
         return contents.expand(self._pack, row, stored)
 
 
+def _process_behind(connection: socket.socket) -> tuple[int, int]:
+    """Its number and its user's."""
+    pid, uid, _ = CREDENTIALS.unpack(connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+    return pid, uid
+
+
 def bind(name: str) -> socket.socket | None:
     """The socket of a store that shall be; None: there is one."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -196,8 +187,7 @@ def join(name: str, patience: float) -> str | None:
         connection.settimeout(patience)
         try:
             connection.connect(b"\0" + name.encode())
-            _, uid, _ = CREDENTIALS.unpack(connection.getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+            _, uid = _process_behind(connection)
             if uid not in (os.getuid(), 0):
                 raise DataError(f"the socket @{name} is of the user with the number {uid}; remedy: "
                                 "ask who that is, or use another folder for --at")

@@ -21,6 +21,7 @@ from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.formats import pack_folder
 from horovod_opt.io.formats.patterns import Pattern, expand, texts_of
 from horovod_opt.io.index import build_lock
+from horovod_opt.io.index.tasks import run_all
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import Communication
@@ -28,7 +29,7 @@ from horovod_opt.io.memory_limit import parse, show
 from horovod_opt.io.progress import Meter, ProgressLog, say
 from horovod_opt.io.stage.fetch import fetch
 from horovod_opt.io.stage.source import RemoteFile, hash_of, is_url, join, open_source
-from horovod_opt.io.stage.staging import LOCK, NOTE, require_room, run_all, stage, writable
+from horovod_opt.io.stage.staging import LOCK, NOTE, require_room, stage, writable
 
 THREADS = 8  # that fetch a file each
 

@@ -23,6 +23,7 @@ from horovod_opt.io.errors import DataError, InputError, Missing
 from horovod_opt.io.formats import compression, pack_folder
 from horovod_opt.io.index import build_lock, pack_index
 from horovod_opt.io.index.pack_index import PackIndex
+from horovod_opt.io.index.tasks import run_all
 from horovod_opt.io.memory_limit import show
 from horovod_opt.io.native import crc32c
 from horovod_opt.io.progress import Meter, ProgressFunction
@@ -302,14 +303,3 @@ def _check_path(path: str) -> None:
     if path.startswith("/") or "\0" in path or ".." in path.split("/") or not path:
         raise DataError(f"the pack has a file named {path!r}, which leads out of its folder; "
                         "remedy: a pack that horovod-opt pack has made")
-
-
-def run_all(pool: ThreadPoolExecutor, task: Callable, items: Sequence) -> None:
-    """Raises the first error; the rest is then not begun."""
-    futures = [pool.submit(task, item) for item in items]
-    try:
-        for future in futures:
-            future.result()
-    finally:
-        for future in futures:
-            future.cancel()

@@ -12,6 +12,7 @@ from horovod_opt.io import memory_limit
 from horovod_opt.io.errors import DataError, InputError, TruncatedFile
 from horovod_opt.io.formats.unpacked_file import PIECE, UnpackedFile
 from horovod_opt.io.index import Index
+from horovod_opt.io.index.tasks import run_all
 from horovod_opt.io.index.unpacked_index import begins_of
 from horovod_opt.io.progress import Meter, ProgressLog, say
 from horovod_opt.io.unpacked.unpacked_place import UnpackedPlace
@@ -52,14 +53,8 @@ class UnpackedStore:
         begins = begins_of(index)
         meter = Meter(ProgressLog("unpacked"), int(index.unpacked[files].sum()))
         with ThreadPoolExecutor(min(threads, os.cpu_count() or 1)) as pool:
-            tasks = [pool.submit(self._unpack, index, number, int(begins[number]), meter)
-                     for number in files]
-            try:
-                for task in tasks:
-                    task.result()
-            finally:
-                for task in tasks:
-                    task.cancel()
+            run_all(pool, lambda number: self._unpack(index, number, int(begins[number]), meter),
+                    files)
         meter.finish()
 
     def _unpack(self, index: Index, number: int, begin: int, meter: Meter) -> None:

@@ -134,16 +134,16 @@ bool TakeRealpath(const char* path, char* buffer, char** result) {
 
 }  // namespace
 
-#define HOROVOD_OPT_STAT(name, flags)                                        \
+#define HOROVOD_OPT_STAT(name)                                               \
   HOROVOD_OPT_INTERPOSE(int, name, const char* path, struct stat* status) {  \
     int result;                                                              \
-    if (TakeStat(AT_FDCWD, path, flags, status, &result)) return result;     \
+    if (TakeStat(AT_FDCWD, path, 0, status, &result)) return result;         \
     return HOROVOD_OPT_NEXT(name)(path, status);                             \
   }
-HOROVOD_OPT_STAT(stat, 0)
-HOROVOD_OPT_STAT(stat64, 0)
-HOROVOD_OPT_STAT(lstat, 0)
-HOROVOD_OPT_STAT(lstat64, 0)
+HOROVOD_OPT_STAT(stat)
+HOROVOD_OPT_STAT(stat64)
+HOROVOD_OPT_STAT(lstat)
+HOROVOD_OPT_STAT(lstat64)
 #undef HOROVOD_OPT_STAT
 
 #define HOROVOD_OPT_STAT(name)                                                            \

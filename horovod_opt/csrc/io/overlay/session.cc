@@ -21,8 +21,6 @@ void Say(const char* text, int length) {
   if (length > 0) (void)!syscall(SYS_write, STDERR_FILENO, text, length);
 }
 
-std::int64_t FolderOf(int dirfd) { return FileSession::NumberOf(dirfd); }
-
 }  // namespace
 
 FileSession* FileSession::Get() {
@@ -55,7 +53,7 @@ bool FileSession::Map(const char* path) {
 
 Resolved FileSession::Find(int dirfd, const char* path) const {
   const int error = errno;
-  const Resolved found = Resolve(*table_, dirfd, path, FolderOf);
+  const Resolved found = Resolve(*table_, dirfd, path, NumberOf);
   errno = error;
   return found;
 }
