@@ -17,6 +17,7 @@ from types import ModuleType
 import torch
 import torch.distributed as dist
 
+from horovod_opt.c10d.store_generation import agree_on_generation
 from horovod_opt.settings import load
 
 FOLDER = Path(__file__).parent
@@ -45,12 +46,19 @@ def compiled() -> ModuleType:
 
 
 def make(options):
-    """`options`: what torch.distributed gives to those of the extended interface, with a store of
-    the group's own."""
+    """Collective over the group's ranks. `options`: what torch.distributed gives to those of the
+    extended interface, with a store of the group's own.
+
+    Raises:
+        dist.DistStoreError: ranks have not come within the group's timeout.
+    """
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     timeout = options.timeout
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    store, rank, size = options.store, options.group_rank, options.group_size
+    rank, size, name = options.group_rank, options.group_size, options.group_id or "0"
+    generation = agree_on_generation(dist.PrefixStore("generations", options.store), rank, ranks,
+                                     seconds, name)
+    store = dist.PrefixStore(generation, options.store)
 
     def gloo() -> dist.ProcessGroupGloo:
         return _gloo(dist.PrefixStore("gloo", store), rank, size, timedelta(seconds=seconds))
@@ -58,8 +66,8 @@ def make(options):
     def address() -> str:
         return _address(store)
 
-    return compiled().make(dist.PrefixStore("hvdopt", store), rank, size, seconds,
-                           options.group_id or "0", ranks, gloo, address, _most_in_memory(), _say)
+    return compiled().make(dist.PrefixStore("hvdopt", store), rank, size, seconds, name, ranks,
+                           gloo, address, _most_in_memory(), _say)
 
 
 def counts(group=None) -> dict[str, tuple[int, int]]:

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
@@ -15,7 +15,8 @@
 
 namespace horovod_opt {
 
-// Its keys are the group's alone. What ranks show stays in the store: a few short texts a group.
+// Its keys are the group's alone and no earlier processes', which may have left theirs in the store
+// (horovod_opt/c10d/store_generation.py). What ranks show stays there: a few short texts a group.
 //
 // The meeting ends well for all ranks or for none: whoever first says how it has ended, Conclude() or
 // a rank that has waited for too long, has said it for all of them. Conclude() is called when all ranks
@@ -62,30 +63,24 @@ class StoreMeeting final : public RankMeeting {
   using Clock = std::chrono::steady_clock;
   static constexpr const char* kOutcome = "outcome";
   static constexpr const char* kWell = "well";
-  // A meeting that has failed for others is seen so late at most.
-  static constexpr std::chrono::milliseconds kLookAgain{1000};
+  static constexpr std::chrono::microseconds kFirstPause{100};
+  static constexpr std::chrono::microseconds kLastPause{50'000};
 
   static std::vector<std::uint8_t> BytesOf(const std::string& text) {
     return {text.begin(), text.end()};
   }
 
+  // Asks and does not wait in the store: a waiting client blocks the process's other users of it.
   void Await(const std::string& step, int rank, Clock::time_point since) {
     const std::string key = step + std::to_string(rank);
-    for (;;) {
-      const auto begin = Clock::now();
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(since + timeout_ - begin);
-      const auto patience = std::clamp(left, std::chrono::milliseconds(1), kLookAgain);
-      try {
-        return store_->wait({key}, patience);
-      } catch (const std::exception&) {
-        if (Clock::now() - begin < patience / 2) throw;  // the store itself
-      }
+    for (auto pause = kFirstPause; !store_->check({key}); pause = std::min(2 * pause, kLastPause)) {
       if (store_->check({kOutcome})) {
         const std::vector<std::uint8_t> outcome = store_->get(kOutcome);
         RequireWell({outcome.begin(), outcome.end()});
       } else if (Clock::now() - since >= timeout_) {
         RequireWell(Settle(WhoIsMissing(step)));
       }
+      std::this_thread::sleep_for(pause);
     }
   }
 

@@ -66,9 +66,7 @@ def test_programs_that_name_gloo(run_ranks, ranks, hosts):
         assert found == {"as_gloo": ""}
 
 
-# With 3 on a host a rank sometimes waits for ever in the second attempt's first call, while the
-# others have gone on with gloo: a fault of the meeting that is not understood yet.
-@pytest.mark.parametrize("on_a_host", [pytest.param(3, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("on_a_host", [3, 1])
 def test_torchrun_restarts_a_job_of_which_a_rank_was_killed(need, tmp_path, on_a_host):
     need("torch")
     marker = uuid.uuid4().hex

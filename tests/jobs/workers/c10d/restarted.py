@@ -1,5 +1,6 @@
 """One rank of a job of torchrun, of which rank 1 is killed in the first attempt. Each rank adds a
-line to a file of its own in each attempt."""
+line to a file of its own in each attempt. torchrun's store still holds what the first attempt has
+written, addresses of ranks that are gone among it."""
 
 import json
 import os
@@ -13,19 +14,30 @@ import torch.distributed as dist
 
 folder, attempt = Path(sys.argv[1]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 # torchrun ends the others by it, perhaps before they have found what has happened.
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def tell(**values: object) -> None:
     with (folder / f"rank-{dist.get_rank()}").open("a") as file:
         file.write(json.dumps({"attempt": attempt, **values}) + "\n")
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 dist.init_process_group("hvdopt")
 group = dist.new_group()
 for size in (10, 300_000):
     dist.all_reduce(torch.ones(size), group=group)
+rank, ranks = dist.get_rank(), dist.get_world_size()
+token = torch.zeros(3)  # by gloo, once around
+if rank:
+    dist.recv(token, rank - 1)
+dist.send(token + 1, (rank + 1) % ranks)
+if not rank:
+    dist.recv(token, ranks - 1)
+    assert token.tolist() == [3.0, 3.0, 3.0], token
+bits = torch.tensor([1 << rank])
+dist.all_reduce(bits, op=dist.ReduceOp.BOR, group=group)
+assert bits.item() == 7, bits
 if attempt == 0:
     if dist.get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
