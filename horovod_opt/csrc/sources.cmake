@@ -129,12 +129,15 @@ set(HOROVOD_OPT_OVERLAY_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/files/crc32c.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/attribute_calls.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/change_calls.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/closing_calls.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/contents.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/file_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/folder_calls.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/opening_calls.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/outputs.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/paths.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/session.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/session.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/store_connection.cc)
 # libhorovod_opt_io_tensorflow.so: a kernel that takes steps out of it, compiled where TensorFlow is.
 set(HOROVOD_OPT_IO_TENSORFLOW_SOURCES ${CMAKE_CURRENT_LIST_DIR}/io/tensorflow/steps_dataset.cc)
 

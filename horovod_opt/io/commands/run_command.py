@@ -18,10 +18,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         "run", help="start a program that sees a pack's files below a folder",
         usage="horovod-opt io run --pack OUT --at DIR [options] -- PROGRAM [ARGUMENT ...]",
         description="Starts PROGRAM so that it sees the files of a pack, which horovod-opt pack "
-        "has made, below the folder DIR, read-only. It becomes PROGRAM: with its process, signals "
-        "and exit status. A library that is loaded before libc answers; what passes it by gets "
-        "the real files below DIR, if there is such a folder. Exit status 1 for a pack that is "
-        "not all there, 2 for arguments and programs that cannot be used.")
+        "has made, below the folder DIR, read-only but for --outputs. It becomes PROGRAM: with its "
+        "process, signals and exit status. A library that is loaded before libc answers; what "
+        "passes it by gets the real files below DIR, if there is such a folder. Exit status 1 for "
+        "a pack that is not all there, 2 for arguments and programs that cannot be used.")
     parser.add_argument("--pack", type=Path, required=True, metavar="OUT",
                         help="the pack's folder, or where horovod-opt io stage has brought it")
     parser.add_argument("--at", required=True, metavar="DIR",
@@ -31,6 +31,12 @@ def add(commands: argparse._SubParsersAction) -> None:
                         "come from those that have them")
     parser.add_argument("--nodes", type=positive, metavar="N",
                         help="how many nodes meet (by the launcher: horovodrun, Slurm, mpirun)")
+    parser.add_argument("--outputs", type=Path, metavar="FOLDER",
+                        help="what the program writes below DIR comes to FOLDER, each file when it "
+                        "is complete; without it, writing is refused")
+    parser.add_argument("--durable", action="store_true",
+                        help="what is written is synced before it has its name, and close() "
+                        "returns then")
     parser.add_argument("--counters", type=Path, metavar="FILE",
                         help="gets, as JSON, what this node's programs did, when the last of them "
                         "has ended")
@@ -45,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from horovod_opt.io.errors import InputError
     from horovod_opt.io.overlay import launch
+    from horovod_opt.io.overlay.outputs import Destination
     from horovod_opt.io.overlay.peers import Place
 
     command = options.command[options.command[:1] == ["--"]:]
@@ -55,7 +62,10 @@ def _run(options: argparse.Namespace) -> int:
     place = Place()
     if options.meet is not None:
         place = Place(options.nodes or nodes_of_launcher(os.environ), options.meet.absolute())
-    launch.run(options.pack, options.at, place, options.counters, command)
+    if options.durable and options.outputs is None:
+        raise InputError("--durable without --outputs; remedy: a folder for what is written")
+    to = options.outputs and Destination(options.outputs.absolute(), options.durable)
+    launch.run(options.pack, options.at, place, to, options.counters, command)
 
 
 def nodes_of_launcher(variables: Mapping[str, str]) -> int:

@@ -11,22 +11,26 @@ import numpy as np
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.index.pack_index import PackIndex
 
-MAGIC = b"HOPFILE1"
+MAGIC = b"HOPFILE2"
 AT_STORE = 0xFFFFFFFF  # the part of a file that the store hands over
 HEADER = np.dtype([("magic", "S8"), *[(name, "<u8") for name in (
-    "bytes", "files_at", "parts_at", "roots_at", "store_at", "counters_at", "device")],
-    *[(name, "<u4") for name in ("files", "parts", "roots", "id", "uid", "gid")]])
+    "bytes", "files_at", "parts_at", "roots_at", "store_at", "counters_at", "outputs_at",
+    "outputs_device", "device")], *[(name, "<u4") for name in (
+        "files", "parts", "roots", "id", "uid", "gid", "has_unnamed", "reserved")]])
 ENTRY = np.dtype([*[(name, "<u8") for name in ("name_at", "size", "offset")], ("mtime_ns", "<i8"),
                   *[(name, "<u4") for name in ("name_length", "mode", "part", "crc", "parent",
                                                "first", "count", "reserved")]])
 FOLDER_MODE = stat.S_IFDIR | 0o555
+WRITTEN_FOLDER_MODE = stat.S_IFDIR | 0o755  # with outputs
 
 
 @dataclass(frozen=True)
 class Overlay:
     """`roots`: paths of the folder that programs see, as it was given and without links; `parts`:
     where each tar lies on this node, None for one that does not. `store`: the name of the store's
-    socket; `counters`: the path of the counters' page; `id`: 32 bits that tell tables apart."""
+    socket; `counters`: the path of the counters' page; `id`: 32 bits that tell tables apart.
+    `outputs`: the path of the folder for what programs write, "" where they may not; there files
+    are of `outputs_device`, and need no name if `has_unnamed`."""
 
     roots: Sequence[str]
     parts: Sequence[str | None]
@@ -35,6 +39,9 @@ class Overlay:
     id: int
     uid: int
     gid: int
+    outputs: str = ""
+    outputs_device: int = 0
+    has_unnamed: bool = False
 
 
 class Tree:
@@ -74,7 +81,7 @@ def table_bytes(pack: PackIndex, tree: Tree, overlay: Overlay) -> bytes:
     entries["name_length"] = [len(name) for name in tree.names]
     for name in ("parents", "first", "count"):
         entries[name.rstrip("s")] = getattr(tree, name)
-    entries["mode"] = FOLDER_MODE
+    entries["mode"] = WRITTEN_FOLDER_MODE if overlay.outputs else FOLDER_MODE
     entries["mode"][is_file] = stat.S_IFREG | pack.mode[files]
     entries["mtime_ns"] = pack.mtime.max(initial=0)
     entries["mtime_ns"][is_file] = pack.mtime[files]
@@ -103,6 +110,8 @@ def table_bytes(pack: PackIndex, tree: Tree, overlay: Overlay) -> bytes:
     header["magic"], header["files_at"], header["parts_at"] = MAGIC, HEADER.itemsize, place
     header["roots_at"] = place + 8 * len(overlay.parts)
     header["store_at"], header["counters_at"] = put(overlay.store), put(overlay.counters)
+    header["outputs_at"], header["outputs_device"] = put(overlay.outputs), overlay.outputs_device
+    header["has_unnamed"] = overlay.has_unnamed
     header["files"], header["parts"] = len(rows), len(overlay.parts)
     header["roots"], header["id"] = len(overlay.roots), overlay.id
     header["uid"], header["gid"] = overlay.uid, overlay.gid

@@ -7,6 +7,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,19 +16,24 @@ from horovod_opt.io.formats import compression, pack_folder
 from horovod_opt.io.index import pack_index
 from horovod_opt.io.native import beside_library
 from horovod_opt.io.overlay import program, store
+from horovod_opt.io.overlay.outputs import Destination
 from horovod_opt.io.overlay.peers import Peers, Place
 
 LIBRARY = "libhorovod_opt_overlay.so"
 PATIENCE = 600.0  # seconds until a store listens: its table may be of millions of files
 
 
-def run(pack: Path, at: str, place: Place, counters: Path | None,
+def run(pack: Path, at: str, place: Place, to: Destination | None, counters: Path | None,
         command: Sequence[str]) -> NoReturn:
     """Never returns: this process becomes `command`. Raises InputError for what cannot be started
     so, DataError for a pack that is not all there."""
     library = beside_library(LIBRARY)
     path = program.require_dynamic(command[0], os.environ)
-    table = _join_store(Path(os.path.abspath(pack)), roots_of(at), place,
+    roots = roots_of(at)
+    if to is not None:
+        to.check(pack, roots)
+        place = replace(place, outputs=str(to))
+    table = _join_store(Path(os.path.abspath(pack)), roots, place, to,
                         counters and Path(os.path.abspath(counters)))
     os.execve(path, list(command), program.environment(os.environ, library, table))
 
@@ -44,15 +50,16 @@ def roots_of(at: str) -> list[str]:
     return list(dict.fromkeys([given, real]))
 
 
-def _join_store(pack: Path, roots: list[str], place: Place, counters: Path | None) -> str:
+def _join_store(pack: Path, roots: list[str], place: Place, to: Destination | None,
+                counters: Path | None) -> str:
     index = pack_index.read(pack / pack_folder.NAME)
     if index.is_compressed:
         compression.require(f"{pack}: a compressed pack")
-    name = _socket_name(pack, roots, index.fingerprint)
+    name = _socket_name(pack, roots, index.fingerprint, place.outputs)
 
     def make() -> store.Store:
         parts = local_parts(pack, index)
-        return store.Store(listener, name, index, parts, roots, Peers(index, parts, place))
+        return store.Store(listener, name, index, parts, roots, Peers(index, parts, place), to)
 
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
@@ -68,8 +75,8 @@ def _join_store(pack: Path, roots: list[str], place: Place, counters: Path | Non
                     "end it (horovod-opt io run, of this user), and start the job again")
 
 
-def _socket_name(pack: Path, roots: list[str], fingerprint: str) -> str:
-    what = "\0".join([os.path.realpath(pack), roots[-1], fingerprint])
+def _socket_name(pack: Path, roots: list[str], fingerprint: str, outputs: str) -> str:
+    what = "\0".join([os.path.realpath(pack), roots[-1], fingerprint, outputs])
     return f"horovod-opt-{os.getuid()}-{hashlib.sha256(what.encode()).hexdigest()[:32]}"
 
 

@@ -9,6 +9,8 @@ of earlier jobs do no harm, as nobody answers there.
         to each other one that says so, DONE or its end.
     P2  What comes is compared with the checksum of the index before a program sees it; another
         home is asked where it differs.
+    P3  Of what programs write each path has an owner, the same store for all, which gives it to one
+        node's store until that frees it, or dies.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import struct
 import sys
 import threading
 import time
+from binascii import crc32
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
@@ -38,16 +41,19 @@ CONNECT = 2.0  # seconds, of a node that may be gone
 PROOF, MOST_UNPROVEN = 5, 64  # seconds that a proof may take, and how many at a time
 ALIVE = (30, 10, 3)  # seconds of silence, between questions, and how many: then a node is gone
 KEPT, DONE = b"kept ", b"done"  # a connection that tells of its store's end, and what it says
+CLAIM, FREE = b"claim ", b"freed "  # before a store's name, a zero and a path
+MOST_ASKED = 8 << 10  # bytes of a request
 
 
 @dataclass(frozen=True)
 class Place:
     """How many `nodes` there are; `meet` is a folder that all of them see, None for one node.
-    `patience`: seconds until all have come."""
+    `patience`: seconds until all have come. `outputs`: where programs write, as each says it."""
 
     nodes: int = 1
     meet: Path | None = None
     patience: float = 600.0
+    outputs: str = ""
 
 
 @dataclass
@@ -56,7 +62,7 @@ class _Peer:
     secret: bytes
     idle: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
 
-    def ask(self, row: int) -> bytes:
+    def ask(self, request: bytes) -> bytes:
         """Raises OSError, EOFError, AuthenticationError: it cannot be reached; DataError: it
         cannot read the file."""
         try:
@@ -64,7 +70,7 @@ class _Peer:
         except queue.Empty:
             connection = Client(self.address, authkey=self.secret)
         try:
-            connection.send_bytes(row.to_bytes(4, "little"))
+            connection.send_bytes(request)
             answer = connection.recv_bytes()
         except BaseException:
             connection.close()
@@ -87,6 +93,8 @@ class Peers:
         self.own_file: Path | None = None
         self._kept: list[Connection] = []
         self._needy: set[str] = set()  # stores that may still ask
+        self._owners: dict[str, _Peer | None] = {"": None}  # by their stores' names; None: this
+        self._claims: dict[bytes, str] = {}  # of the paths that this store owns: who has it
         self._changed = threading.Condition(self._lock)
         missing = [name for name, part in zip(pack.names, parts) if part is None]
         if place.nodes == 1 and missing:
@@ -105,7 +113,7 @@ class Peers:
             where = "the store of node {}:{}".format(*peer.address)
             self._count(round_trips=1)
             try:
-                stored = peer.ask(row)
+                stored = peer.ask(row.to_bytes(4, "little"))
                 contents.check(self._pack, row, stored, where)
             except (OSError, EOFError, AuthenticationError) as error:
                 failure = DataError(f"{self._pack.paths[row]}: {where} does not answer: "
@@ -116,6 +124,42 @@ class Peers:
                 self._count(opens_remote=1, remote_bytes=len(stored))
                 return stored
         raise failure
+
+    def claim(self, path: str) -> bool:
+        """Whether nobody else writes it now; then this node does until it frees it. Raises
+        DataError: its owner does not answer."""
+        return self._ask_owner(CLAIM, path)
+
+    def free(self, path: str) -> None:
+        """Raises DataError: its owner does not answer."""
+        self._ask_owner(FREE, path)
+
+    def _owner_of(self, path: str) -> _Peer | None:
+        """None: this store."""
+        names = sorted(self._owners)
+        return self._owners[names[crc32(os.fsencode(path)) % len(names)]]
+
+    def _ask_owner(self, what: bytes, path: str) -> bool:
+        owner = self._owner_of(path)
+        own = self.own_file.name if self.own_file else ""
+        if owner is None:
+            return self._note(what, own, os.fsencode(path))
+        try:
+            return owner.ask(what + own.encode() + b"\0" + os.fsencode(path)) == b"\1"
+        except (OSError, EOFError, AuthenticationError) as error:
+            raise DataError("{}: the store of node {}:{}, which says who writes it, does not "
+                            "answer: {}; remedy: start the job again".format(
+                                path, *owner.address, error or type(error).__name__)) from error
+
+    def _note(self, what: bytes, store: str, path: bytes) -> bool:
+        with self._lock:
+            if what == CLAIM:
+                if path in self._claims:
+                    return False
+                self._claims[path] = store
+            elif self._claims.get(path) == store:
+                del self._claims[path]
+            return True
 
     def _count(self, **by: int) -> None:
         with self._lock:
@@ -130,9 +174,11 @@ class Peers:
         self.own_file = place.meet / f"store-{os.urandom(8).hex()}.json"
         _publish(self.own_file, {
             "pack": self._pack.fingerprint, "nodes": place.nodes, "secret": secret.hex(),
+            "outputs": place.outputs,
             "address": [address, listener.getsockname()[1]],
             "parts": [k for k, part in enumerate(self._parts) if part]})
         found = {self.own_file}
+        self._owners = {self.own_file.name: None}
         end, say = time.monotonic() + place.patience, time.monotonic() + SAY_AFTER
         while True:
             found |= {path for path in sorted(place.meet.glob("store-*.json"))
@@ -182,8 +228,12 @@ class Peers:
             raise DataError(f"{path}: a node with another pack, or of {said['nodes']} nodes, not "
                             f"{place.nodes}; remedy: the same on all nodes, in a folder of this "
                             "job alone")
+        if said["outputs"] != place.outputs:
+            raise DataError(f"{path}: a node with --outputs {said['outputs'] or 'not given'}, not "
+                            f"{place.outputs or 'not given'}; remedy: the same on all nodes")
         for k in said["parts"]:
             self._homes[k].append(peer)
+        self._owners[path.name] = peer
         self._kept.append(kept)
         with self._lock:
             self._needy.add(path.name)
@@ -197,6 +247,8 @@ class Peers:
             connection.recv_bytes(len(DONE))
         with self._changed:
             self._needy.discard(name)
+            for path in [path for path, store in self._claims.items() if store == name]:
+                del self._claims[path]
             self._changed.notify_all()
 
     def _serve(self, listener: socket.socket, secret: bytes) -> None:
@@ -227,13 +279,18 @@ class Peers:
             with socket.socket(fileno=os.dup(connection.fileno())) as own:
                 _set_patience(own, 0)
             while True:
-                request = connection.recv_bytes(256)
+                request = connection.recv_bytes(MOST_ASKED)
                 if request.startswith(KEPT):
                     self._watch(connection, request[len(KEPT):].decode())
                     connection.recv_bytes(1)  # its end: this one's would be taken for a death
-                connection.send_bytes(self._answer(int.from_bytes(request, "little")))
+                connection.send_bytes(self._answer(request))
 
-    def _answer(self, row: int) -> bytes:
+    def _answer(self, request: bytes) -> bytes:
+        if request.startswith((CLAIM, FREE)):
+            store, _, path = request[len(CLAIM):].partition(b"\0")
+            is_given = self._note(request[:len(CLAIM)], store.decode(), path)
+            return b"\0\1" if is_given else b"\0\0"
+        row = int.from_bytes(request, "little")
         part = self._parts[int(self._pack.file[row])] if row < len(self._pack.file) else None
         if part is None:
             return b"\1a request for what this node does not have"

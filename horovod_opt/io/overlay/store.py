@@ -5,6 +5,10 @@ Programs and the store meet at a socket of the abstract namespace, whose name fo
 user, the pack and the folder, so that a node's processes share one store. A request is 8 bytes, the
 table's id and the number of a file, or JOIN: then the answer is the table's path, and the store
 lasts as long as the process that asked. An answer is an error number and, with 0, a descriptor.
+CREATE and CLOSE come with the descriptor of a file that a program writes (outputs.py); CREATE with
+its path, and CLOSE is followed by a byte when the program has closed its own: 1 if all is well. To
+OPEN_STILL it says in another byte whether it has the file mapped. SETTLE is answered when all files
+have names that are complete.
 
     O1  A name that is bound is a store's that listens or will; who is refused asks again, and binds
         the name himself when it is free.
@@ -28,6 +32,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from horovod_opt.io.errors import DataError
@@ -35,58 +40,80 @@ from horovod_opt.io.index.pack_index import PackIndex
 from horovod_opt.io.overlay import contents
 from horovod_opt.io.overlay.counters import Counters
 from horovod_opt.io.overlay.file_table import Overlay, Tree, table_bytes
+from horovod_opt.io.overlay.outputs import OPEN_STILL, Destination, Outputs
 from horovod_opt.io.overlay.peers import Peers
 
 REQUEST = struct.Struct("=II")
 ANSWER = struct.Struct("=i")
 CREDENTIALS = struct.Struct("=iII")
-JOIN = 0xFFFFFFFF
+JOIN, CREATE, CLOSE, SETTLE = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD, 0xFFFFFFFC
+MOST_ASKED = 8 << 10  # bytes of a request
+PATIENCE = 60.0  # seconds that a program has for its next word
+WAIT = 0.1  # seconds until those are looked at who write on when the job's programs have ended
 THREADS = 16  # requests at a time; more wait
 MOST_SAID = 10  # lines on stderr: of a node that is lost each file would be one
 
 
 class Store:
-    """`parts`: where tars lie on this node; `peers` have the others. `roots`: as in Overlay."""
+    """`parts`: where tars lie on this node; `peers` have the others. `roots`: as in Overlay. `to`:
+    where what programs write comes to, None where they may not."""
 
     def __init__(self, listener: socket.socket, name: str, pack: PackIndex,
-                 parts: list[str | None], roots: list[str], peers: Peers):
+                 parts: list[str | None], roots: list[str], peers: Peers,
+                 to: Destination | None = None):
         self._listener, self._pack, self._parts = listener, pack, parts
         self._peers = peers
         self._tree = Tree(pack)
         self._counters = Counters()
         self._id = int.from_bytes(os.urandom(4), "little")
+        self._said = itertools.count()
+        self._outputs = Outputs(to, peers, self._say) if to else None
+        written = ((self._outputs.folder, self._outputs.device, self._outputs.has_unnamed)
+                   if self._outputs else ())
         here = f"/proc/{os.getpid()}/fd"
         table = table_bytes(pack, self._tree, Overlay(
-            roots, parts, name, f"{here}/{self._counters.fd}", self._id, os.getuid(), os.getgid()))
+            roots, parts, name, f"{here}/{self._counters.fd}", self._id, os.getuid(), os.getgid(),
+            *written))
         self._table_path = f"{here}/{contents.sealed(self._id, 0, table)}"
         self._selector = selectors.DefaultSelector()
         self._joined = 0
         self._has_ended = False  # one that had joined
-        self._said = itertools.count()
 
     def counters(self) -> dict[str, int]:
         """Of all programs of this node, and of the store."""
-        return {**self._counters.values(), **self._peers.counters}
+        return {**self._counters.values(), **self._peers.counters,
+                **(self._outputs.counters if self._outputs else {})}
 
     def listen(self) -> None:
         """From now on others are answered."""
         self._listener.listen(1024)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        if self._outputs:
+            self._selector.register(self._outputs.events, selectors.EVENT_READ,
+                                    lambda _: self._outputs.take_events(self._pool.submit))
 
     def run(self) -> None:
-        """Until the last process that has joined has ended."""
+        """Until the last process that has joined has ended, and what others still write."""
         with ThreadPoolExecutor(THREADS) as self._pool:
             is_over = False
             while not is_over:
                 # O2: a last look, at what has come meanwhile.
                 is_idle = self._has_ended and not self._joined
-                events = self._selector.select(0 if is_idle else None)
+                if is_idle and self._outputs and self._outputs.is_pending():
+                    is_idle, wait = False, WAIT
+                else:
+                    wait = 0 if is_idle else None
+                events = self._selector.select(wait)
                 for key, _ in events:
                     key.data(key.fileobj)
                 is_over = is_idle and not events
             for key in list(self._selector.get_map().values()):
-                key.fileobj.close()
+                self._selector.unregister(key.fileobj)
+                if isinstance(key.fileobj, socket.socket):
+                    key.fileobj.close()
+        if self._outputs:
+            self._outputs.end(self._id)
 
     def leave(self) -> None:
         """Returns when no other node's store needs this one."""
@@ -100,17 +127,61 @@ class Store:
 
     def _take_request(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
+        fds: list[int] = []
         try:
             pid, uid = _process_behind(connection)
-            table, number = REQUEST.unpack(connection.recv(REQUEST.size))
+            request, fds, _, _ = socket.recv_fds(connection, MOST_ASKED, 1)
+            table, number = REQUEST.unpack_from(request)
         except (OSError, struct.error):
-            uid = -1
+            uid, table, number, request = -1, 0, 0, b""
+        is_output = self._outputs and number in (CREATE, CLOSE) and table == self._id and fds
         if uid not in (os.getuid(), 0):
             connection.close()
         elif number == JOIN:
             self._join(connection, pid)
+        elif self._outputs and number == SETTLE:
+            self._pool.submit(self._settle, connection)
+        elif is_output and number == CREATE:
+            self._pool.submit(self._create_output, connection, fds.pop(), request[REQUEST.size:])
+        elif is_output:
+            self._selector.register(connection, selectors.EVENT_READ,
+                                    partial(self._close_output, fds.pop()))
         else:
             self._pool.submit(self._answer, connection, table, number)
+        for fd in fds:
+            os.close(fd)
+
+    def _close_output(self, fd: int, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        try:
+            word = connection.recv(1)
+        except OSError:
+            word = b""
+        if word:
+            self._pool.submit(self._end_output, connection, fd, word == b"\1")
+        else:  # killed in between
+            connection.close()
+            os.close(fd)
+
+    def _create_output(self, connection: socket.socket, fd: int, path: bytes) -> None:
+        with connection, suppress(OSError):
+            connection.send(ANSWER.pack(_number_of(self._outputs.create, fd, path)))
+
+    def _end_output(self, connection: socket.socket, fd: int, is_well: bool) -> None:
+        status = os.fstat(fd)
+        with connection, suppress(OSError):
+            error = _number_of(self._outputs.close, fd, is_well)
+            connection.send(ANSWER.pack(error))
+            if error == OPEN_STILL:
+                connection.settimeout(PATIENCE)
+                if connection.recv(1) == b"\1":
+                    self._outputs.note_mapping((status.st_dev, status.st_ino))
+                connection.send(ANSWER.pack(0))
+
+    def _settle(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            self._outputs.settle()
+            connection.send(ANSWER.pack(0))
 
     def _join(self, connection: socket.socket, pid: int) -> None:
         with connection:
@@ -139,7 +210,7 @@ class Store:
                 fds = [contents.sealed(self._id, number, self._contents_of(row))]
                 error = 0
             except DataError as failure:
-                self._say(failure)
+                self._say(str(failure))
             except OSError as failure:
                 error = failure.errno or errno.EIO
             except Exception:
@@ -149,7 +220,7 @@ class Store:
             for fd in fds:
                 os.close(fd)
 
-    def _say(self, failure: DataError) -> None:
+    def _say(self, failure: str) -> None:
         if next(self._said) < MOST_SAID:
             print(f"horovod-opt: {failure}", file=sys.stderr, flush=True)
 
@@ -158,6 +229,17 @@ class Store:
         stored = (contents.read_stored(self._pack, row, part) if part
                   else self._peers.take_stored(row))
         return contents.expand(self._pack, row, stored)
+
+
+def _number_of(what: Callable[..., int], *arguments) -> int:
+    """The number of the error, 0 for none."""
+    try:
+        return what(*arguments)
+    except OSError as failure:
+        return failure.errno or errno.EIO
+    except Exception:
+        traceback.print_exc()
+        return errno.EIO
 
 
 def _process_behind(connection: socket.socket) -> tuple[int, int]:

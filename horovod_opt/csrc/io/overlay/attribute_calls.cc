@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "horovod_opt/csrc/io/overlay/interposing.h"
+#include "horovod_opt/csrc/io/overlay/outputs.h"
 #include "horovod_opt/csrc/io/overlay/session.h"
 
 namespace horovod_opt {
@@ -19,10 +21,10 @@ static_assert(sizeof(struct stat) == sizeof(struct stat64), "one function for bo
 
 // Whether the path, or with AT_EMPTY_PATH the descriptor, is of the table; with errno if it is not
 // there.
-bool Take(int dirfd, const char* path, int flags, FileSession** session, Resolved* found) {
+bool Take(int dirfd, PassedPath* path, int flags, FileSession** session, Resolved* found) {
   *session = FileSession::Get();
   if (*session == nullptr) return false;
-  if ((flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0')) {
+  if ((flags & AT_EMPTY_PATH) != 0 && (path->text == nullptr || *path->text == '\0')) {
     const std::int64_t number = FileSession::NumberOf(dirfd);
     if (number < 0) return false;
     found->kind = Resolved::kFile;
@@ -73,25 +75,46 @@ void Fill(const FileTable& table, std::uint32_t number, struct statx* status) {
   status->stx_dev_minor = minor(plain.st_dev);
 }
 
+// Of a file that this process has open and that has no name yet.
+long FillDraft(int fd, struct stat* status) {
+  const long result = syscall(SYS_fstat, fd, status);
+  status->st_nlink = 1;
+  return result;
+}
+
+long FillDraft(int fd, struct statx* status) {
+  const long result = syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, status);
+  status->stx_nlink = 1;
+  return result;
+}
+
 template <class Status>
-bool TakeStat(int dirfd, const char* path, int flags, Status* status, int* result) {
+bool TakeStat(int dirfd, PassedPath* path, int flags, Status* status, int* result) {
   FileSession* session;
   Resolved found;
-  if (!Take(dirfd, path, flags, &session, &found)) return false;
+  if (!Take(dirfd, path, flags, &session, &found)) {
+    const int draft = DescriptorOfDraft(path);
+    if (draft < 0) return false;
+    *result = static_cast<int>(FillDraft(draft, status));
+    return true;
+  }
   *result = found.kind == Resolved::kFile ? 0 : -1;
   if (*result == 0) Fill(session->table(), found.number, status);
   return true;
 }
 
-bool TakeAccess(int dirfd, const char* path, int mode, int* result) {
+bool TakeAccess(int dirfd, PassedPath* path, int mode, int* result) {
   FileSession* session;
   Resolved found;
-  if (!Take(dirfd, path, 0, &session, &found)) return false;
+  *result = 0;
+  if (!Take(dirfd, path, 0, &session, &found)) return DescriptorOfDraft(path) >= 0;
   *result = -1;
   if (found.kind == Resolved::kError) return true;
-  if ((mode & W_OK) != 0) {
+  const FileTable& table = session->table();
+  const bool can_be_written = *table.OutputsPath() != '\0' && table.IsFolder(found.number);
+  if ((mode & W_OK) != 0 && !can_be_written) {
     errno = EROFS;
-  } else if ((mode & X_OK) != 0 && (session->table()[found.number].mode & 0111) == 0) {
+  } else if ((mode & X_OK) != 0 && (table[found.number].mode & 0111) == 0) {
     errno = EACCES;
   } else {
     *result = 0;
@@ -100,7 +123,7 @@ bool TakeAccess(int dirfd, const char* path, int mode, int* result) {
 }
 
 // Nothing in the table is a link.
-bool TakeReadlink(int dirfd, const char* path) {
+bool TakeReadlink(int dirfd, PassedPath* path) {
   FileSession* session;
   Resolved found;
   if (!Take(dirfd, path, 0, &session, &found)) return false;
@@ -109,7 +132,7 @@ bool TakeReadlink(int dirfd, const char* path) {
 }
 
 // `buffer`: of PATH_MAX bytes, or nullptr for one that malloc() gives.
-bool TakeRealpath(const char* path, char* buffer, char** result) {
+bool TakeRealpath(PassedPath* path, char* buffer, char** result) {
   FileSession* session;
   Resolved found;
   if (!Take(AT_FDCWD, path, 0, &session, &found)) return false;
@@ -135,10 +158,11 @@ bool TakeRealpath(const char* path, char* buffer, char** result) {
 }  // namespace
 
 #define HOROVOD_OPT_STAT(name)                                               \
-  HOROVOD_OPT_INTERPOSE(int, name, const char* path, struct stat* status) {  \
+  HOROVOD_OPT_INTERPOSE(int, name, const char* given, struct stat* status) { \
+    PassedPath path(given);                                                  \
     int result;                                                              \
-    if (TakeStat(AT_FDCWD, path, 0, status, &result)) return result;         \
-    return HOROVOD_OPT_NEXT(name)(path, status);                             \
+    if (TakeStat(AT_FDCWD, &path, 0, status, &result)) return result;        \
+    return HOROVOD_OPT_NEXT(name)(path.text, status);                        \
   }
 HOROVOD_OPT_STAT(stat)
 HOROVOD_OPT_STAT(stat64)
@@ -147,10 +171,11 @@ HOROVOD_OPT_STAT(lstat64)
 #undef HOROVOD_OPT_STAT
 
 #define HOROVOD_OPT_STAT(name)                                                            \
-  HOROVOD_OPT_INTERPOSE(int, name, int version, const char* path, struct stat* status) {  \
+  HOROVOD_OPT_INTERPOSE(int, name, int version, const char* given, struct stat* status) { \
+    PassedPath path(given);                                                               \
     int result;                                                                           \
-    if (TakeStat(AT_FDCWD, path, 0, status, &result)) return result;                      \
-    return HOROVOD_OPT_NEXT(name)(version, path, status);                                 \
+    if (TakeStat(AT_FDCWD, &path, 0, status, &result)) return result;                     \
+    return HOROVOD_OPT_NEXT(name)(version, path.text, status);                            \
   }
 HOROVOD_OPT_STAT(__xstat)
 HOROVOD_OPT_STAT(__xstat64)
@@ -161,7 +186,8 @@ HOROVOD_OPT_STAT(__lxstat64)
 #define HOROVOD_OPT_STAT(name)                                         \
   HOROVOD_OPT_INTERPOSE(int, name, int fd, struct stat* status) {      \
     int result;                                                        \
-    if (TakeStat(fd, "", AT_EMPTY_PATH, status, &result)) return result; \
+    PassedPath none("");                                               \
+    if (TakeStat(fd, &none, AT_EMPTY_PATH, status, &result)) return result; \
     return HOROVOD_OPT_NEXT(name)(fd, status);                         \
   }
 HOROVOD_OPT_STAT(fstat)
@@ -171,122 +197,139 @@ HOROVOD_OPT_STAT(fstat64)
 #define HOROVOD_OPT_STAT(name)                                                   \
   HOROVOD_OPT_INTERPOSE(int, name, int version, int fd, struct stat* status) {   \
     int result;                                                                  \
-    if (TakeStat(fd, "", AT_EMPTY_PATH, status, &result)) return result;         \
+    PassedPath none("");                                                         \
+    if (TakeStat(fd, &none, AT_EMPTY_PATH, status, &result)) return result;      \
     return HOROVOD_OPT_NEXT(name)(version, fd, status);                          \
   }
 HOROVOD_OPT_STAT(__fxstat)
 HOROVOD_OPT_STAT(__fxstat64)
 #undef HOROVOD_OPT_STAT
 
-#define HOROVOD_OPT_STAT(name)                                                              \
-  HOROVOD_OPT_INTERPOSE(int, name, int dirfd, const char* path, struct stat* status, int flags) { \
-    int result;                                                                             \
-    if (TakeStat(dirfd, path, flags, status, &result)) return result;                       \
-    return HOROVOD_OPT_NEXT(name)(dirfd, path, status, flags);                              \
+#define HOROVOD_OPT_STAT(name)                                                        \
+  HOROVOD_OPT_INTERPOSE(int, name, int dirfd, const char* given, struct stat* status, \
+                        int flags) {                                                  \
+    PassedPath path(given);                                                           \
+    int result;                                                                       \
+    if (TakeStat(dirfd, &path, flags, status, &result)) return result;                \
+    return HOROVOD_OPT_NEXT(name)(dirfd, path.text, status, flags);                   \
   }
 HOROVOD_OPT_STAT(fstatat)
 HOROVOD_OPT_STAT(fstatat64)
 #undef HOROVOD_OPT_STAT
 
-#define HOROVOD_OPT_STAT(name)                                                        \
-  HOROVOD_OPT_INTERPOSE(int, name, int version, int dirfd, const char* path,          \
-                        struct stat* status, int flags) {                             \
-    int result;                                                                       \
-    if (TakeStat(dirfd, path, flags, status, &result)) return result;                 \
-    return HOROVOD_OPT_NEXT(name)(version, dirfd, path, status, flags);               \
+#define HOROVOD_OPT_STAT(name)                                                \
+  HOROVOD_OPT_INTERPOSE(int, name, int version, int dirfd, const char* given, \
+                        struct stat* status, int flags) {                     \
+    PassedPath path(given);                                                   \
+    int result;                                                               \
+    if (TakeStat(dirfd, &path, flags, status, &result)) return result;        \
+    return HOROVOD_OPT_NEXT(name)(version, dirfd, path.text, status, flags);  \
   }
 HOROVOD_OPT_STAT(__fxstatat)
 HOROVOD_OPT_STAT(__fxstatat64)
 #undef HOROVOD_OPT_STAT
 
-HOROVOD_OPT_INTERPOSE(int, statx, int dirfd, const char* path, int flags, unsigned mask,
+HOROVOD_OPT_INTERPOSE(int, statx, int dirfd, const char* given, int flags, unsigned mask,
                       struct statx* status) {
+  PassedPath path(given);
   int result;
-  if (TakeStat(dirfd, path, flags, status, &result)) return result;
-  return HOROVOD_OPT_NEXT(statx)(dirfd, path, flags, mask, status);
+  if (TakeStat(dirfd, &path, flags, status, &result)) return result;
+  return HOROVOD_OPT_NEXT(statx)(dirfd, path.text, flags, mask, status);
 }
 
-#define HOROVOD_OPT_ACCESS(name)                                    \
-  HOROVOD_OPT_INTERPOSE(int, name, const char* path, int mode) {    \
-    int result;                                                     \
-    if (TakeAccess(AT_FDCWD, path, mode, &result)) return result;   \
-    return HOROVOD_OPT_NEXT(name)(path, mode);                      \
+#define HOROVOD_OPT_ACCESS(name)                                   \
+  HOROVOD_OPT_INTERPOSE(int, name, const char* given, int mode) {  \
+    PassedPath path(given);                                        \
+    int result;                                                    \
+    if (TakeAccess(AT_FDCWD, &path, mode, &result)) return result; \
+    return HOROVOD_OPT_NEXT(name)(path.text, mode);                \
   }
 HOROVOD_OPT_ACCESS(access)
 HOROVOD_OPT_ACCESS(eaccess)
 HOROVOD_OPT_ACCESS(euidaccess)
 #undef HOROVOD_OPT_ACCESS
 
-HOROVOD_OPT_INTERPOSE(int, faccessat, int dirfd, const char* path, int mode, int flags) {
+HOROVOD_OPT_INTERPOSE(int, faccessat, int dirfd, const char* given, int mode, int flags) {
+  PassedPath path(given);
   int result;
-  if (TakeAccess(dirfd, path, mode, &result)) return result;
-  return HOROVOD_OPT_NEXT(faccessat)(dirfd, path, mode, flags);
+  if (TakeAccess(dirfd, &path, mode, &result)) return result;
+  return HOROVOD_OPT_NEXT(faccessat)(dirfd, path.text, mode, flags);
 }
 
-HOROVOD_OPT_INTERPOSE(ssize_t, readlink, const char* path, char* buffer, size_t size) {
-  if (TakeReadlink(AT_FDCWD, path)) return -1;
-  return HOROVOD_OPT_NEXT(readlink)(path, buffer, size);
+HOROVOD_OPT_INTERPOSE(ssize_t, readlink, const char* given, char* buffer, size_t size) {
+  PassedPath path(given);
+  if (TakeReadlink(AT_FDCWD, &path)) return -1;
+  return HOROVOD_OPT_NEXT(readlink)(path.text, buffer, size);
 }
 
-HOROVOD_OPT_INTERPOSE(ssize_t, __readlink_chk, const char* path, char* buffer, size_t size,
+HOROVOD_OPT_INTERPOSE(ssize_t, __readlink_chk, const char* given, char* buffer, size_t size,
                       size_t room) {
-  if (TakeReadlink(AT_FDCWD, path)) return -1;
-  return HOROVOD_OPT_NEXT(__readlink_chk)(path, buffer, size, room);
+  PassedPath path(given);
+  if (TakeReadlink(AT_FDCWD, &path)) return -1;
+  return HOROVOD_OPT_NEXT(__readlink_chk)(path.text, buffer, size, room);
 }
 
-HOROVOD_OPT_INTERPOSE(ssize_t, readlinkat, int dirfd, const char* path, char* buffer, size_t size) {
-  if (TakeReadlink(dirfd, path)) return -1;
-  return HOROVOD_OPT_NEXT(readlinkat)(dirfd, path, buffer, size);
+HOROVOD_OPT_INTERPOSE(ssize_t, readlinkat, int dirfd, const char* given, char* buffer,
+                      size_t size) {
+  PassedPath path(given);
+  if (TakeReadlink(dirfd, &path)) return -1;
+  return HOROVOD_OPT_NEXT(readlinkat)(dirfd, path.text, buffer, size);
 }
 
-HOROVOD_OPT_INTERPOSE(ssize_t, __readlinkat_chk, int dirfd, const char* path, char* buffer,
+HOROVOD_OPT_INTERPOSE(ssize_t, __readlinkat_chk, int dirfd, const char* given, char* buffer,
                       size_t size, size_t room) {
-  if (TakeReadlink(dirfd, path)) return -1;
-  return HOROVOD_OPT_NEXT(__readlinkat_chk)(dirfd, path, buffer, size, room);
+  PassedPath path(given);
+  if (TakeReadlink(dirfd, &path)) return -1;
+  return HOROVOD_OPT_NEXT(__readlinkat_chk)(dirfd, path.text, buffer, size, room);
 }
 
-HOROVOD_OPT_INTERPOSE(char*, realpath, const char* path, char* buffer) {
+HOROVOD_OPT_INTERPOSE(char*, realpath, const char* given, char* buffer) {
+  PassedPath path(given);
   char* result;
-  if (TakeRealpath(path, buffer, &result)) return result;
-  return HOROVOD_OPT_NEXT(realpath)(path, buffer);
+  if (TakeRealpath(&path, buffer, &result)) return result;
+  return HOROVOD_OPT_NEXT(realpath)(path.text, buffer);
 }
 
-HOROVOD_OPT_INTERPOSE(char*, __realpath_chk, const char* path, char* buffer, size_t room) {
+HOROVOD_OPT_INTERPOSE(char*, __realpath_chk, const char* given, char* buffer, size_t room) {
+  PassedPath path(given);
   char* result;
-  if (room >= PATH_MAX && TakeRealpath(path, buffer, &result)) return result;
-  return HOROVOD_OPT_NEXT(__realpath_chk)(path, buffer, room);
+  if (room >= PATH_MAX && TakeRealpath(&path, buffer, &result)) return result;
+  return HOROVOD_OPT_NEXT(__realpath_chk)(path.text, buffer, room);
 }
 
-HOROVOD_OPT_INTERPOSE(char*, canonicalize_file_name, const char* path) {
+HOROVOD_OPT_INTERPOSE(char*, canonicalize_file_name, const char* given) {
+  PassedPath path(given);
   char* result;
-  if (TakeRealpath(path, nullptr, &result)) return result;
-  return HOROVOD_OPT_NEXT(canonicalize_file_name)(path);
+  if (TakeRealpath(&path, nullptr, &result)) return result;
+  return HOROVOD_OPT_NEXT(canonicalize_file_name)(path.text);
 }
 
 // Files of the table have no extended attributes.
-#define HOROVOD_OPT_ATTRIBUTE(name)                                                              \
-  HOROVOD_OPT_INTERPOSE(ssize_t, name, const char* path, const char* attribute, void* value,     \
-                        size_t size) {                                                           \
-    FileSession* session;                                                                        \
-    Resolved found;                                                                              \
-    if (Take(AT_FDCWD, path, 0, &session, &found)) {                                             \
-      if (found.kind == Resolved::kFile) errno = ENODATA;                                        \
-      return -1;                                                                                 \
-    }                                                                                            \
-    return HOROVOD_OPT_NEXT(name)(path, attribute, value, size);                                 \
+#define HOROVOD_OPT_ATTRIBUTE(name)                                                           \
+  HOROVOD_OPT_INTERPOSE(ssize_t, name, const char* given, const char* attribute, void* value, \
+                        size_t size) {                                                        \
+    PassedPath path(given);                                                                   \
+    FileSession* session;                                                                     \
+    Resolved found;                                                                           \
+    if (Take(AT_FDCWD, &path, 0, &session, &found)) {                                         \
+      if (found.kind == Resolved::kFile) errno = ENODATA;                                     \
+      return -1;                                                                              \
+    }                                                                                         \
+    return HOROVOD_OPT_NEXT(name)(path.text, attribute, value, size);                         \
   }
 HOROVOD_OPT_ATTRIBUTE(getxattr)
 HOROVOD_OPT_ATTRIBUTE(lgetxattr)
 #undef HOROVOD_OPT_ATTRIBUTE
 
-#define HOROVOD_OPT_ATTRIBUTE(name)                                               \
-  HOROVOD_OPT_INTERPOSE(ssize_t, name, const char* path, char* names, size_t size) { \
-    FileSession* session;                                                         \
-    Resolved found;                                                               \
-    if (Take(AT_FDCWD, path, 0, &session, &found)) {                              \
-      return found.kind == Resolved::kFile ? 0 : -1;                              \
-    }                                                                             \
-    return HOROVOD_OPT_NEXT(name)(path, names, size);                             \
+#define HOROVOD_OPT_ATTRIBUTE(name)                                                   \
+  HOROVOD_OPT_INTERPOSE(ssize_t, name, const char* given, char* names, size_t size) { \
+    PassedPath path(given);                                                           \
+    FileSession* session;                                                             \
+    Resolved found;                                                                   \
+    if (Take(AT_FDCWD, &path, 0, &session, &found)) {                                 \
+      return found.kind == Resolved::kFile ? 0 : -1;                                  \
+    }                                                                                 \
+    return HOROVOD_OPT_NEXT(name)(path.text, names, size);                            \
   }
 HOROVOD_OPT_ATTRIBUTE(listxattr)
 HOROVOD_OPT_ATTRIBUTE(llistxattr)

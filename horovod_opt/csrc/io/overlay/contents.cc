@@ -3,15 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,12 +16,14 @@
 
 #include "horovod_opt/csrc/io/files/crc32c.h"
 #include "horovod_opt/csrc/io/overlay/session.h"
+#include "horovod_opt/csrc/io/overlay/store_connection.h"
 
 namespace horovod_opt {
 namespace io {
 namespace {
 
-constexpr char kNameOf[] = "hvdopt:%08x:%u";  // the table, the number; horovod_opt/io/overlay/contents.py
+// The table, the number: horovod_opt/io/overlay/contents.py.
+constexpr char kNameOf[] = "hvdopt:%08x:%u";
 constexpr char kLinkOf[] = "/memfd:hvdopt:%8x:%u (deleted)";
 constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
@@ -181,45 +180,17 @@ int FileSession::Filled(std::uint32_t number, const char* name) {
 }
 
 int FileSession::FromStore(std::uint32_t number) {
-  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::size_t length = strlen(table_->StoreName());
-  memcpy(address.sun_path + 1, table_->StoreName(), std::min(length, sizeof address.sun_path - 1));
-  const socklen_t bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  StoreConnection connection;
   int received = -1;
-  std::int32_t error = ECONNRESET;
-  const std::uint32_t request[2] = {table_->header().id, number};
-  int done;
-  do {
-    done = connect(fd, reinterpret_cast<sockaddr*>(&address), bytes);
-  } while (done < 0 && errno == EINTR);
-  if (done == 0 && send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request) {
-    iovec data{&error, sizeof error};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    msghdr message{};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    long got;
-    do {
-      got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
-    if (got != sizeof error) error = got < 0 ? errno : ECONNRESET;
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (got > 0 && header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-      memcpy(&received, CMSG_DATA(header), sizeof received);
-    } else if (error == 0) {
-      error = EMFILE;  // the kernel had no descriptor for it
-    }
+  int error;
+  if (connection.Ask(*table_, number)) {
+    error = connection.Answer(&received);
+  } else if (errno == EMFILE || errno == ENFILE) {
+    return -1;
   } else {
-    error = errno;
     Complain(number, "the store of the job has ended", "start the job again");
     error = EIO;
   }
-  RawClose(fd);
   if (received < 0) errno = error;
   return received;
 }

@@ -9,7 +9,7 @@
 namespace horovod_opt {
 namespace io {
 
-constexpr char kFileTableMagic[8] = {'H', 'O', 'P', 'F', 'I', 'L', 'E', '1'};
+constexpr char kFileTableMagic[8] = {'H', 'O', 'P', 'F', 'I', 'L', 'E', '2'};
 constexpr std::uint32_t kAtStore = 0xffffffff;  // the part of a file that the store hands over
 
 // Places and lengths are in bytes, from the table's begin.
@@ -21,6 +21,8 @@ struct FileTableHeader {
   std::uint64_t roots_at;    // places of the paths of that folder, std::uint64_t[roots]
   std::uint64_t store_at;    // the name of the store's socket, in the abstract namespace
   std::uint64_t counters_at; // the path of the counters' page
+  std::uint64_t outputs_at;  // the path of the folder for what programs write; "": they may not
+  std::uint64_t outputs_device;  // of files there, as stat() says
   std::uint64_t device;      // of stat()
   std::uint32_t files;
   std::uint32_t parts;
@@ -28,6 +30,8 @@ struct FileTableHeader {
   std::uint32_t id;          // of this table, in the names of what programs have open
   std::uint32_t uid;
   std::uint32_t gid;
+  std::uint32_t has_unnamed;  // in the outputs' file system a file need not have a name (O_TMPFILE)
+  std::uint32_t reserved;
 };
 
 struct FileEntry {
@@ -63,6 +67,7 @@ class FileTable {
     return At<char>(At<std::uint64_t>(header().roots_at)[root]);
   }
   const char* StoreName() const { return At<char>(header().store_at); }
+  const char* OutputsPath() const { return At<char>(header().outputs_at); }
   const char* CountersPath() const { return At<char>(header().counters_at); }
 
   // Of the folder `folder` the entry `name`; -1: it has none.

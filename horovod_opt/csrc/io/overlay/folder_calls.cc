@@ -10,6 +10,7 @@
 #include <new>
 
 #include "horovod_opt/csrc/io/overlay/interposing.h"
+#include "horovod_opt/csrc/io/overlay/outputs.h"
 #include "horovod_opt/csrc/io/overlay/session.h"
 
 namespace horovod_opt {
@@ -27,6 +28,7 @@ struct FolderStream {
   std::uint32_t folder = 0;
   long place = 0;
   int fd = -1;  // that fdopendir() was given, or dirfd() has made
+  DIR* outputs = nullptr;  // what programs have written there, behind the table's entries
   dirent entry;
 };
 
@@ -47,7 +49,13 @@ DIR* NewStream(FileSession& session, std::uint32_t folder, int fd) {
   return reinterpret_cast<DIR*>(stream);
 }
 
-bool TakeOpendir(const char* path, DIR** stream) {
+void Delete(FolderStream* stream) {
+  if (stream->outputs != nullptr) closedir(stream->outputs);
+  stream->magic = 0;
+  delete stream;
+}
+
+bool TakeOpendir(PassedPath* path, DIR** stream) {
   FileSession* session = FileSession::Get();
   if (session == nullptr) return false;
   const Resolved found = session->Find(AT_FDCWD, path);
@@ -63,13 +71,49 @@ bool TakeOpendir(const char* path, DIR** stream) {
   return true;
 }
 
-// The entry number `place`: ".", "..", then the table's. What is above the table is none of its
-// entries: there need not be such a folder.
+// The next one of what programs have written; hidden are the table's own folders there, and what is
+// not complete.
+dirent* NextOutput(FolderStream& stream) {
+  const FileTable& table = FileSession::Get()->table();
+  if (*table.OutputsPath() == '\0') return nullptr;
+  if (stream.outputs == nullptr) {
+    char path[2 * PATH_MAX];
+    const std::size_t root = stpcpy(path, table.OutputsPath()) - path;
+    const std::size_t inside = table.PathOf(stream.folder, path + root, PATH_MAX);
+    path[root + (inside > PATH_MAX ? 0 : inside)] = '\0';
+    const int error = errno;
+    stream.outputs = opendir(path);
+    if (stream.outputs == nullptr) {
+      if (errno == ENOENT || errno == ENOTDIR) errno = error;
+      return nullptr;
+    }
+  }
+  while (dirent* entry = readdir(stream.outputs)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && table.Find(stream.folder, name) < 0 &&
+        name.compare(0, strlen(kOutputDraft), kOutputDraft) != 0) {
+      ++stream.place;
+      return entry;
+    }
+  }
+  return nullptr;
+}
+
+void Seek(FolderStream& stream, long place) {
+  if (stream.outputs != nullptr) rewinddir(stream.outputs);
+  const long packed = FileSession::Get()->table()[stream.folder].count + 2;
+  stream.place = place < packed ? place : packed;
+  while (stream.place < place && NextOutput(stream) != nullptr) {
+  }
+}
+
+// The entry number `place`: ".", "..", then the table's, then others. What is above the table is none
+// of its entries: there need not be such a folder.
 dirent* EntryAt(FolderStream& stream) {
   const FileTable& table = FileSession::Get()->table();
   const FileEntry& folder = table[stream.folder];
   if (stream.place == 1 && stream.folder == 0) ++stream.place;
-  if (stream.place >= static_cast<long>(folder.count) + 2) return nullptr;
+  if (stream.place >= static_cast<long>(folder.count) + 2) return NextOutput(stream);
   std::uint32_t number = stream.folder;
   std::string_view name = stream.place == 0 ? "." : "..";
   if (stream.place == 1) number = folder.parent;
@@ -125,10 +169,11 @@ int Scan(DIR* stream, dirent*** list, int (*filter)(const dirent*),
 
 }  // namespace
 
-HOROVOD_OPT_INTERPOSE(DIR*, opendir, const char* path) {
+HOROVOD_OPT_INTERPOSE(DIR*, opendir, const char* given) {
+  PassedPath path(given);
   DIR* stream;
-  if (TakeOpendir(path, &stream)) return stream;
-  return HOROVOD_OPT_NEXT(opendir)(path);
+  if (TakeOpendir(&path, &stream)) return stream;
+  return HOROVOD_OPT_NEXT(opendir)(path.text);
 }
 
 HOROVOD_OPT_INTERPOSE(DIR*, fdopendir, int fd) {
@@ -166,14 +211,13 @@ HOROVOD_OPT_INTERPOSE(int, closedir, DIR* stream) {
   FolderStream* folder = StreamOf(stream);
   if (folder == nullptr) return HOROVOD_OPT_NEXT(closedir)(stream);
   if (folder->fd >= 0) close(folder->fd);
-  folder->magic = 0;
-  delete folder;
+  Delete(folder);
   return 0;
 }
 
 HOROVOD_OPT_INTERPOSE(void, rewinddir, DIR* stream) {
   if (FolderStream* folder = StreamOf(stream)) {
-    folder->place = 0;
+    Seek(*folder, 0);
     return;
   }
   HOROVOD_OPT_NEXT(rewinddir)(stream);
@@ -186,7 +230,7 @@ HOROVOD_OPT_INTERPOSE(long, telldir, DIR* stream) {
 
 HOROVOD_OPT_INTERPOSE(void, seekdir, DIR* stream, long place) {
   if (FolderStream* folder = StreamOf(stream)) {
-    folder->place = place < 0 ? 0 : place;
+    Seek(*folder, place < 0 ? 0 : place);
     return;
   }
   HOROVOD_OPT_NEXT(seekdir)(stream, place);
@@ -200,16 +244,17 @@ HOROVOD_OPT_INTERPOSE(int, dirfd, DIR* stream) {
 }
 
 #define HOROVOD_OPT_SCANDIR(name)                                                          \
-  HOROVOD_OPT_INTERPOSE(int, name, const char* path, dirent*** list,                       \
+  HOROVOD_OPT_INTERPOSE(int, name, const char* given, dirent*** list,                      \
                         int (*filter)(const dirent*),                                      \
                         int (*compare)(const dirent**, const dirent**)) {                  \
+    PassedPath path(given);                                                                \
     DIR* stream;                                                                           \
-    if (!TakeOpendir(path, &stream)) {                                                     \
-      return HOROVOD_OPT_NEXT(name)(path, list, filter, compare);                          \
+    if (!TakeOpendir(&path, &stream)) {                                                    \
+      return HOROVOD_OPT_NEXT(name)(path.text, list, filter, compare);                     \
     }                                                                                      \
     if (stream == nullptr) return -1;                                                      \
     const int length = Scan(stream, list, filter, compare);                                \
-    delete StreamOf(stream);                                                               \
+    Delete(StreamOf(stream));                                                              \
     return length;                                                                         \
   }
 HOROVOD_OPT_SCANDIR(scandir)

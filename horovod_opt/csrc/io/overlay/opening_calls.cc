@@ -7,17 +7,19 @@
 #include <unistd.h>
 
 #include "horovod_opt/csrc/io/overlay/interposing.h"
+#include "horovod_opt/csrc/io/overlay/outputs.h"
 #include "horovod_opt/csrc/io/overlay/session.h"
 
 namespace horovod_opt {
 namespace io {
 namespace {
 
-// Whether the path is of the table; then `fd` is what open() returns, with errno.
-bool TakeOpen(int dirfd, const char* path, int flags, int* fd) {
+// Whether the path is of the table or of a new output; then `fd` is what open() returns, with errno.
+bool TakeOpen(int dirfd, PassedPath* path, int flags, mode_t mode, int* fd) {
   FileSession* session = FileSession::Get();
   if (session == nullptr) return false;
   const Resolved found = session->Find(dirfd, path);
+  if (path->is_output) return TakeOutput(*session, path, flags, mode, fd);
   if (found.kind == Resolved::kElsewhere) return false;
   const bool changes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0 ||
                        (flags & O_TMPFILE) == O_TMPFILE;
@@ -64,10 +66,10 @@ int FlagsOf(const char* mode) {
   return flags;
 }
 
-bool TakeFopen(const char* path, const char* mode, FILE** file) {
+bool TakeFopen(PassedPath* path, const char* mode, FILE** file) {
   const int flags = FlagsOf(mode);
   int fd;
-  if (flags < 0 || !TakeOpen(AT_FDCWD, path, flags, &fd)) return false;
+  if (flags < 0 || !TakeOpen(AT_FDCWD, path, flags, 0666, &fd)) return false;
   *file = fd < 0 ? nullptr : fdopen(fd, mode);
   if (*file == nullptr && fd >= 0) close(fd);
   return true;
@@ -76,92 +78,104 @@ bool TakeFopen(const char* path, const char* mode, FILE** file) {
 }  // namespace
 
 #define HOROVOD_OPT_OPEN(name)                                              \
-  HOROVOD_OPT_INTERPOSE(int, name, const char* path, int flags, ...) {      \
+  HOROVOD_OPT_INTERPOSE(int, name, const char* given, int flags, ...) {      \
     va_list arguments;                                                      \
     va_start(arguments, flags);                                             \
     const mode_t mode = ModeOf(flags, arguments);                           \
     va_end(arguments);                                                      \
+    PassedPath path(given);                                                 \
     int fd;                                                                 \
-    if (TakeOpen(AT_FDCWD, path, flags, &fd)) return fd;                    \
-    return HOROVOD_OPT_NEXT(name)(path, flags, mode);                       \
+    if (TakeOpen(AT_FDCWD, &path, flags, mode, &fd)) return fd;             \
+    return HOROVOD_OPT_NEXT(name)(path.text, flags, mode);                  \
   }
 HOROVOD_OPT_OPEN(open)
 HOROVOD_OPT_OPEN(open64)
 #undef HOROVOD_OPT_OPEN
 
 #define HOROVOD_OPT_OPEN(name)                                                     \
-  HOROVOD_OPT_INTERPOSE(int, name, int dirfd, const char* path, int flags, ...) {  \
+  HOROVOD_OPT_INTERPOSE(int, name, int dirfd, const char* given, int flags, ...) {  \
     va_list arguments;                                                             \
     va_start(arguments, flags);                                                    \
     const mode_t mode = ModeOf(flags, arguments);                                  \
     va_end(arguments);                                                             \
+    PassedPath path(given);                                                        \
     int fd;                                                                        \
-    if (TakeOpen(dirfd, path, flags, &fd)) return fd;                              \
-    return HOROVOD_OPT_NEXT(name)(dirfd, path, flags, mode);                       \
+    if (TakeOpen(dirfd, &path, flags, mode, &fd)) return fd;                       \
+    return HOROVOD_OPT_NEXT(name)(dirfd, path.text, flags, mode);                  \
   }
 HOROVOD_OPT_OPEN(openat)
 HOROVOD_OPT_OPEN(openat64)
 #undef HOROVOD_OPT_OPEN
 
 #define HOROVOD_OPT_OPEN(name)                                        \
-  HOROVOD_OPT_INTERPOSE(int, name, const char* path, int flags) {     \
+  HOROVOD_OPT_INTERPOSE(int, name, const char* given, int flags) {     \
+    PassedPath path(given);                                           \
     int fd;                                                           \
-    if (TakeOpen(AT_FDCWD, path, flags, &fd)) return fd;              \
-    return HOROVOD_OPT_NEXT(name)(path, flags);                       \
+    if (TakeOpen(AT_FDCWD, &path, flags, 0, &fd)) return fd;          \
+    return HOROVOD_OPT_NEXT(name)(path.text, flags);                  \
   }
 HOROVOD_OPT_OPEN(__open_2)
 HOROVOD_OPT_OPEN(__open64_2)
 #undef HOROVOD_OPT_OPEN
 
 #define HOROVOD_OPT_OPEN(name)                                               \
-  HOROVOD_OPT_INTERPOSE(int, name, int dirfd, const char* path, int flags) { \
+  HOROVOD_OPT_INTERPOSE(int, name, int dirfd, const char* given, int flags) { \
+    PassedPath path(given);                                                  \
     int fd;                                                                  \
-    if (TakeOpen(dirfd, path, flags, &fd)) return fd;                        \
-    return HOROVOD_OPT_NEXT(name)(dirfd, path, flags);                       \
+    if (TakeOpen(dirfd, &path, flags, 0, &fd)) return fd;                    \
+    return HOROVOD_OPT_NEXT(name)(dirfd, path.text, flags);                  \
   }
 HOROVOD_OPT_OPEN(__openat_2)
 HOROVOD_OPT_OPEN(__openat64_2)
 #undef HOROVOD_OPT_OPEN
 
 #define HOROVOD_OPT_OPEN(name)                                                         \
-  HOROVOD_OPT_INTERPOSE(int, name, const char* path, mode_t mode) {                    \
+  HOROVOD_OPT_INTERPOSE(int, name, const char* given, mode_t mode) {                    \
+    PassedPath path(given);                                                            \
     int fd;                                                                            \
-    if (TakeOpen(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, &fd)) return fd;        \
-    return HOROVOD_OPT_NEXT(name)(path, mode);                                         \
+    if (TakeOpen(AT_FDCWD, &path, O_WRONLY | O_CREAT | O_TRUNC, mode, &fd)) return fd; \
+    return HOROVOD_OPT_NEXT(name)(path.text, mode);                                    \
   }
 HOROVOD_OPT_OPEN(creat)
 HOROVOD_OPT_OPEN(creat64)
 #undef HOROVOD_OPT_OPEN
 
 #define HOROVOD_OPT_OPEN(name)                                             \
-  HOROVOD_OPT_INTERPOSE(FILE*, name, const char* path, const char* mode) { \
+  HOROVOD_OPT_INTERPOSE(FILE*, name, const char* given, const char* mode) { \
+    PassedPath path(given);                                                \
     FILE* file;                                                            \
-    if (TakeFopen(path, mode, &file)) return file;                         \
-    return HOROVOD_OPT_NEXT(name)(path, mode);                             \
+    if (TakeFopen(&path, mode, &file)) return file;                        \
+    return HOROVOD_OPT_NEXT(name)(path.text, mode);                        \
   }
 HOROVOD_OPT_OPEN(fopen)
 HOROVOD_OPT_OPEN(fopen64)
 #undef HOROVOD_OPT_OPEN
 
-// libc closes the stream's file, and opens another for it: by its place in /proc.
-#define HOROVOD_OPT_OPEN(name)                                                           \
-  HOROVOD_OPT_INTERPOSE(FILE*, name, const char* path, const char* mode, FILE* stream) { \
-    int fd;                                                                              \
-    const int flags = path == nullptr ? -1 : FlagsOf(mode);                              \
-    if (flags < 0 || !TakeOpen(AT_FDCWD, path, flags, &fd)) {                            \
-      return HOROVOD_OPT_NEXT(name)(path, mode, stream);                                 \
-    }                                                                                    \
-    if (fd < 0) {                                                                        \
-      const int error = errno;                                                           \
-      fclose(stream);                                                                    \
-      errno = error;                                                                     \
-      return nullptr;                                                                    \
-    }                                                                                    \
-    char self[64];                                                                       \
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);                                 \
-    FILE* reopened = HOROVOD_OPT_NEXT(name)(self, mode, stream);                         \
-    close(fd);                                                                           \
-    return reopened;                                                                     \
+// libc closes the stream's file and opens another for it: by its place in /proc. Of an output there
+// is one description only, which takes the other's place.
+#define HOROVOD_OPT_OPEN(name)                                                            \
+  HOROVOD_OPT_INTERPOSE(FILE*, name, const char* given, const char* mode, FILE* stream) { \
+    PassedPath path(given);                                                               \
+    OutputClose before(given == nullptr ? -1 : fileno(stream));                           \
+    int fd;                                                                               \
+    const int flags = given == nullptr ? -1 : FlagsOf(mode);                              \
+    if (flags < 0 || !TakeOpen(AT_FDCWD, &path, flags, 0666, &fd)) {                      \
+      FILE* opened = HOROVOD_OPT_NEXT(name)(path.text, mode, stream);                     \
+      return before.Done(true) ? opened : nullptr;                                        \
+    }                                                                                     \
+    if (fd < 0) {                                                                         \
+      const int error = errno;                                                            \
+      fclose(stream);                                                                     \
+      before.Done(true);                                                                  \
+      errno = error;                                                                      \
+      return nullptr;                                                                     \
+    }                                                                                     \
+    char self[64] = "/dev/null";                                                          \
+    if (!path.is_output) snprintf(self, sizeof self, "/proc/self/fd/%d", fd);             \
+    FILE* reopened = HOROVOD_OPT_NEXT(name)(self, mode, stream);                          \
+    if (path.is_output && reopened != nullptr) dup2(fd, fileno(reopened));                \
+    close(fd);                                                                            \
+    return before.Done(true) ? reopened : nullptr;                                        \
   }
 HOROVOD_OPT_OPEN(freopen)
 HOROVOD_OPT_OPEN(freopen64)

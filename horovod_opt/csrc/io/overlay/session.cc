@@ -51,7 +51,7 @@ bool FileSession::Map(const char* path) {
   return page != MAP_FAILED;
 }
 
-Resolved FileSession::Find(int dirfd, const char* path) const {
+Resolved FileSession::Find(int dirfd, PassedPath* path) const {
   const int error = errno;
   const Resolved found = Resolve(*table_, dirfd, path, NumberOf);
   errno = error;
@@ -59,16 +59,22 @@ Resolved FileSession::Find(int dirfd, const char* path) const {
 }
 
 void FileSession::Complain(std::uint32_t number, const char* why, const char* remedy) {
+  char path[2 * PATH_MAX];
+  const std::string_view root = table_->Root(0);
+  const std::size_t length = table_->PathOf(number, path + root.size(), PATH_MAX);
+  memcpy(path, root.data(), root.size());
+  path[root.size() + (length > PATH_MAX ? 0 : length)] = '\0';
+  Complain(path, why, remedy);
+}
+
+void FileSession::Complain(const char* path, const char* why, const char* remedy) {
   constexpr int kMost = 10;
   static std::atomic<int> said{0};
   Count(counters_->failures);
   const int before = said.fetch_add(1, std::memory_order_relaxed);
   if (before >= kMost) return;
-  char path[PATH_MAX];
-  const std::size_t length = table_->PathOf(number, path, sizeof path);
-  char line[PATH_MAX + 512];
-  Say(line, snprintf(line, sizeof line, "horovod-opt: %s%.*s: %s; remedy: %s%s\n",
-                     table_->Root(0).data(), static_cast<int>(length), path, why, remedy,
+  char line[2 * PATH_MAX + 512];
+  Say(line, snprintf(line, sizeof line, "horovod-opt: %s: %s; remedy: %s%s\n", path, why, remedy,
                      before == kMost - 1 ? " (this program says no more such)" : ""));
 }
 

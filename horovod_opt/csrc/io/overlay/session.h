@@ -32,7 +32,8 @@ class FileSession {
     counter.fetch_add(by, std::memory_order_relaxed);
   }
 
-  Resolved Find(int dirfd, const char* path) const;
+  // As Resolve().
+  Resolved Find(int dirfd, PassedPath* path) const;
 
   // The number of the file or folder that a descriptor is of; -1: of none of the table.
   static std::int64_t NumberOf(int fd);
@@ -40,8 +41,9 @@ class FileSession {
   // A descriptor of a file or folder as open() gives it; -1 and errno. What cannot be read is said.
   int Open(std::uint32_t number, int flags);
 
-  // A line on stderr: `path` of `number`, and why.
+  // A line on stderr: the file, and why.
   void Complain(std::uint32_t number, const char* why, const char* remedy);
+  void Complain(const char* path, const char* why, const char* remedy);
 
  private:
   bool Map(const char* path);

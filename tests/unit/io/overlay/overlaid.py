@@ -35,6 +35,7 @@ class Job:
     pack: Path
     at: Path
     counters_file: Path
+    outputs: Path | None = None
 
     def start(self, *command: str, pack: Path | None = None, options: tuple[str, ...] = (),
               **more) -> subprocess.Popen:
@@ -81,3 +82,10 @@ class Job:
             except OSError:  # it has ended meanwhile, or is another user's
                 pass
         return found
+
+    def wait_for_stores(self) -> None:
+        """Until the last one has ended."""
+        end = time.monotonic() + 60
+        while self.stores():
+            assert time.monotonic() < end
+            time.sleep(0.01)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
 
 import pytest
+from events import wait_until
 from overlaid import READ_ALL
 
 from horovod_opt.io.errors import DataError
@@ -74,6 +76,98 @@ def test_a_node_dies(job, nodes, tmp_path):
     away = int((index.file % 2 != 0).sum())
     assert out == f"{len(index.file) - away} {away}\n"
     assert "does not answer" in err and err.count("\n") <= 10
+
+
+WRITES = r"""
+import sys
+root, number = sys.argv[1:]
+
+def step(what):
+    print(what, flush=True)
+    input()
+
+names = [f"{root}/new-{i}" for i in range(8)]
+if number == "0":
+    files = [open(name, "x") for name in names]
+    step("open")
+    for name, file in zip(names, files):
+        file.write(name)
+        file.close()
+    step("closed")
+else:
+    step("begun")
+    for name in names:
+        try:
+            open(name, "w")
+        except FileExistsError:
+            print("taken", end=" ")
+    step("")
+    print(all(open(name).read() == name for name in names))
+    for name in names:
+        open(name, "w").write("again")
+"""
+
+
+def test_a_name_has_one_writer(job, nodes, tmp_path):
+    """Of all nodes, whichever of them is its owner; each sees what others have closed."""
+    (tmp_path / "out").mkdir()
+    jobs = [job.start(sys.executable, "-c", WRITES, str(job.at), str(k), pack=folder,
+                      options=meeting(tmp_path, "--outputs", str(tmp_path / "out")), stdin=-1)
+            for k, folder in enumerate(nodes)]
+
+    def go_on(k: int) -> None:
+        jobs[k].stdin.write("\n")
+        jobs[k].stdin.flush()
+
+    lines = [jobs[0].stdout.readline(), jobs[1].stdout.readline()]
+    for k in (1, 0):
+        go_on(k)
+        lines.append(jobs[k].stdout.readline())
+    for k in (1, 0):
+        go_on(k)
+    assert lines == ["open\n", "begun\n", "taken " * 8 + "\n", "closed\n"]
+    assert [process.communicate(timeout=60) for process in jobs] == [("", ""), ("True\n", "")]
+    assert {path.read_text() for path in (tmp_path / "out").iterdir()} == {"again"}
+
+
+def test_who_has_died_writes_nothing(job, nodes, tmp_path):
+    """P3."""
+    one, other = peers_of(nodes, tmp_path / "meet")
+    names = [f"/out/{i}" for i in range(20)]
+    assert all(one.claim(name) for name in names)
+    assert not any(peers.claim(name) for name in names for peers in (one, other))
+    for name in names[:10]:
+        other.free(name)  # it has none of them
+    assert not any(other.claim(name) for name in names)
+    for name in names[:10]:
+        one.free(name)
+    assert all(other.claim(name) for name in names[:10])
+    for connection in one._kept:
+        with socket.socket(fileno=os.dup(connection.fileno())) as own:
+            own.shutdown(socket.SHUT_RDWR)
+    owned = [name for name in names[10:] if other._owner_of(name) is None]
+    assert owned
+    for name in owned:
+        wait_until(lambda name=name: other.claim(name))
+
+
+def test_nodes_that_write_elsewhere(job, nodes, tmp_path):
+    errors = []
+
+    def start(k):
+        index = pack_index.read(nodes[k] / "pack.hoi")
+        try:
+            Peers(index, local_parts(nodes[k], index),
+                  Place(2, tmp_path / "meet", 60.0, outputs=f"/out-{k}"))
+        except DataError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=start, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors and all("the same on all nodes" in error for error in errors)
 
 
 def peers_of(folders, meet) -> list[Peers]:
@@ -142,7 +236,6 @@ def test_what_nobody_has_and_who_does_not_come(job, nodes, tmp_path):
 
 def test_strangers_get_nothing(job, nodes, tmp_path):
     """Garbage, silence, and a client with another secret, at the port that is open to all."""
-    import socket
     from multiprocessing import AuthenticationError
     from multiprocessing.connection import Client
 
