@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 BAD = ("raise", "skip", "skip-all")
 # To whose ranks samples of a step are dealt.
 NODE, JOB = DEALS = "node", "job"
+# Windows of chunks are permuted, or all samples.
+WINDOW, ORDERED = ORDERS = "window", "ordered"
 # By default these leave out this part of the samples that a node takes in an epoch at most;
 # and always so many.
 BAD_LIMIT, FEW_HOLES = 0.01, 10
@@ -94,13 +96,14 @@ class Data:
                  bad_limit: float = BAD_LIMIT, given: Given = Given(),
                  choose: Optional[Callable[[Given], Order]] = None, groups: Groups = Groups(),
                  kept_place: Optional[KeptPlace] = None,
-                 unpacked_place: Optional[UnpackedPlace] = None):
+                 unpacked_place: Optional[UnpackedPlace] = None, reads_parcels: bool = False):
         self.index, self.order, self.ranks, self.node = index, order, ranks, node
         self.rest: Optional[Rest] = None  # of an epoch that was begun by rules of before
         self._given, self._choose, self._groups = given, choose, groups
         self.memory, self.bad, self.threads = memory, bad, threads
         self.bad_limit = bad_limit
         self.kept_place = kept_place
+        self.reads_parcels = reads_parcels  # not chunks, as all samples are permuted together
         self.unpacked_place = unpacked_place
         # Of the node's first rank.
         self.job_memory: Optional[JobMemory] = None
@@ -208,6 +211,9 @@ class Data:
     def take_state(self, state: Mapping[str, Any]) -> None:
         """The same, but for loaders that have to be made ready for another order: asks no rank."""
         place = check_state(state, self.order, self._given, self._choose)
+        if self.reads_parcels and not place.order.has_whole_shards:
+            raise InputError(f"the state is of windows of {place.order.window} chunks, and data "
+                             "with order='ordered' has one of all; remedy: order='window'")
         holes = state.get("holes", {})
         if not isinstance(holes, Mapping):
             raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another")
@@ -247,7 +253,7 @@ class Data:
         rest = None if self.rest is None else str(self.rest)
         require_equal(ranks, {**state_of(self.order, 0, 0), "rest": rest, "memory": self.memory,
                               "bad": self.bad, "bad_limit": self.bad_limit,
-                              "deal": self.deal,
+                              "deal": self.deal, "reads parcels": self.reads_parcels,
                               "cache": self.kept_place and self.kept_place.bytes,
                               "cache_in": self.kept_place and self.kept_place.folder},
                       "call open() with the same arguments on every rank, on the same files")

@@ -10,7 +10,17 @@ from functools import partial
 from typing import Optional, Union
 
 from horovod_opt.io import formats, memory_limit
-from horovod_opt.io.data import BAD, BAD_LIMIT, DEALS, JOB, NODE, Data
+from horovod_opt.io.data import (
+    BAD,
+    BAD_LIMIT,
+    DEALS,
+    JOB,
+    NODE,
+    ORDERED,
+    ORDERS,
+    WINDOW,
+    Data,
+)
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.formats import FOLDER, Pattern
 from horovod_opt.io.index import Index, Selection
@@ -46,7 +56,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
          cache: Union[int, str, None] = None,
          cache_in: Union[str, os.PathLike, None] = None,
          unpack_in: Union[str, os.PathLike, None] = None,
-         weights: Optional[Weigh] = None, deal: str = NODE) -> Data:
+         weights: Optional[Weigh] = None, deal: str = NODE, order: str = WINDOW) -> Data:
     """Opens a data set on all ranks; every rank calls it with the same arguments.
 
     Ranks are those of Horovod or torch.distributed, whichever is initialized, or this process.
@@ -98,6 +108,8 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
         deal: to whose ranks the samples of a step are dealt: those of each "node", which reads
             few files, or those of the whole "job", so that each sees of all files. For data that is
             kept, by `cache=`: docs/use/io-cache.md
+        order: "window", or "ordered": all samples are permuted together and dealt to the whole job,
+            and read one by one. For data that is kept, too.
 
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
@@ -121,6 +133,13 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
     if not shuffle and (weights is not None or shares is not None):
         raise InputError("shuffle=False with weights, where samples come in the data's own order, "
                          "once; remedy: leave one of them out")
+    if order not in ORDERS:
+        raise InputError(f"order={order!r}; remedy: one of {', '.join(ORDERS)}")
+    is_ordered = order == ORDERED
+    if is_ordered and not (shuffle and window is None and shards is None):
+        raise InputError(f"order='ordered' with shuffle={shuffle}, window={window}, "
+                         f"shards={shards}, though all samples are permuted together; remedy: "
+                         "leave these out, or order=")
     own_ranks, ranks = ranks, ranks.doing(f"opens {str(pattern):.200}")
 
     if stage_in is not None or stage_limit is not None:
@@ -137,7 +156,8 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern),
                 Selection.check(parts, lacking, choose, weights, shares),
-                Groups.check(groups, ranks.size)._replace(deals_job=deal == JOB and shuffle),
+                Groups.check(groups, ranks.size)._replace(
+                    deals_job=is_ordered or deal == JOB and shuffle),
                 check_kept_place(cache, cache_in))
 
     if groups is not None and (alone or elastic):
@@ -149,7 +169,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
                           "chunk_samples": chunk_samples, "bad": bad, "bad_limit": bad_limit,
                           "parts": selection.parts, "lacking": lacking,
                           "shares": selection.shares,
-                          "groups": rank_groups.share_of_rank, "deal": deal,
+                          "groups": rank_groups.share_of_rank, "deal": deal, "order": order,
                           "cache": kept_place and kept_place.bytes,
                           "cache_in": kept_place and kept_place.folder,
                           "unpack_in": unpack_in and os.fspath(unpack_in)},
@@ -181,19 +201,24 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
                     partial(estimate_chunk_bytes, data_index))
 
     def choose_order(given: Given) -> Order:
-        chosen = choice.choose(size, given, order_room, seed, data_index.digest, shuffle)
-        if chosen.note and ranks.rank == 0:
-            say(chosen.note)
-        return chosen.order
+        choices = choice.choose(size, given, order_room, seed, data_index.digest, shuffle)
+        if choices.note and ranks.rank == 0:
+            say(choices.note)
+        return choices.order
 
     given = Given(chunk_samples, shards, window)
-    order = run_together(ranks, lambda: choose_order(given))
+    if is_ordered:
+        chosen = run_together(ranks, lambda: choice.one_window(
+            size, chunk_samples, seed, data_index.digest))
+        given = Given(chunk_samples, chosen.shards)
+    else:
+        chosen = run_together(ranks, lambda: choose_order(given))
     if ranks.rank == 0 and data_index.label is not None:
-        weak = weakness(order, order_room.nodes, data_index.label)
+        weak = weakness(chosen, order_room.nodes, data_index.label)
         if weak:
             say(weak)
-    return Data(data_index, order, own_ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
-                given, choose_order, rank_groups, kept_place, unpacked)
+    return Data(data_index, chosen, own_ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
+                given, choose_order, rank_groups, kept_place, unpacked, is_ordered)
 
 
 def _check_unpacked(index: Index, folder: Union[str, os.PathLike, None], memory: Optional[int],

@@ -69,18 +69,19 @@ Order = structure(Struct(
     of each shard in it, -1 for one that has ended (stage_start has one element more)."""))
 Loads = structure(Struct(
     "HioLoads",
-    (*fields("int64_t", "count", "number", "are_again"),
+    (*fields("int64_t", "count", "number", "are_again", "are_parcels"),
      *fields("const int64_t*", "first", "last", "bytes", "chunks", "extents"),
      "const int32_t* files", *fields("const int64_t*", "offsets", "lengths", "places"),
      "const uint8_t* are_whole", *fields("const int64_t*", "records", "record_places",
                                         "record_sizes"),
-     "const uint32_t* checksums"),
+     "const uint32_t* checksums", *fields("const int64_t*", "origin_chunks", "origin_places")),
     """Steps first[i] to last[i] need load number + i, of bytes[i], which is chunks[i] (NULL: nobody
     compares it), made of the extents from extents[i] to extents[i + 1]: bytes of a file from an
     offset, and their place in the chunk buffer. `number` -1: that after the last one. `are_again`:
     the job has read them before. For the job's memory: whether the extents are all of the chunk
     (NULL: nobody asks), and the records from records[i] to records[i + 1], with their CRC-32C
-    (records NULL: none are compared)."""))
+    (records NULL: none are compared). `are_parcels`: extents are records; of which chunk each
+    is, and from which place in its chunk buffer on."""))
 Records = structure(Struct(
     "HioRecords",
     ("int64_t count", *fields("const int64_t*", "loads", "places", "sizes"),
@@ -326,6 +327,8 @@ JOB_MEMORY = (
              "Sleeps until there is one."),
     Function("int", "hio_memory_fill", "HioJobMemory* memory, const HioLoads* loads",
              "Reads a chunk that is wanted, the only one of `loads`, and keeps it."),
+    Function("int", "hio_memory_want_all", "HioJobMemory* memory",
+             "What the node is to keep and has not read is wanted, in the order of the data."),
     Function("void", "hio_memory_refuse", "HioJobMemory* memory, int64_t chunk",
              "It is not kept."),
     Function("void", "hio_memory_counters",

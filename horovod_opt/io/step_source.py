@@ -18,15 +18,15 @@ from horovod_opt.io.index.unpacked_index import UnpackedIndex
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import find, next_channel, use_channel
-from horovod_opt.io.job.groups import Shares
 from horovod_opt.io.job.room import PART
 from horovod_opt.io.kept.memory_meeting import MemoryMeeting, meet
 from horovod_opt.io.loader_stats import LoaderStats
 from horovod_opt.io.node_reader import lifetime
+from horovod_opt.io.node_reader.chunk_reads import ChunkReads
 from horovod_opt.io.node_reader.layout import chunk_bytes
-from horovod_opt.io.node_reader.load_queue import LoadQueue
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.node_cache import SAME_PLACE
+from horovod_opt.io.node_reader.parcel_reads import ParcelReads, ParcelRoom, describe_small_reads
 from horovod_opt.io.node_reader.reader_process import Reader
 from horovod_opt.io.node_reader.steps import Epoch, Part, Pass, Steps, StepSamples
 from horovod_opt.io.node_reads import chunks_for_node
@@ -35,13 +35,7 @@ from horovod_opt.io.order.choice import with_ahead
 from horovod_opt.io.order.memory import enough_for
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.resume_state import Rest
-from horovod_opt.io.order.schedule import (
-    PIECE,
-    Loads,
-    next_piece,
-    schedule_in_pieces,
-    take_steps,
-)
+from horovod_opt.io.progress import say
 from horovod_opt.io.unpacked.unpacked_store import UnpackedStore
 
 # Samples of a rank whose order is computed together: of many, each costs little.
@@ -122,7 +116,8 @@ class StepSource:
             if self._reader is not None:
                 self._reader.stop()
             raise
-        self._load_queue = LoadQueue(self._member)
+        self._reads = (ParcelReads(data.index, data.shares) if data.reads_parcels
+                       else ChunkReads(self._member, data.shares))
         self.stats = LoaderStats(self._member, len(data.index.parts), data.node.is_reader,
                                  data.past, data.job_memory)
         data.known_holes.watch(self._member.holes)
@@ -165,16 +160,26 @@ class StepSource:
         taken = data.unpacked_place.memory if data.unpacked_place else 0
         if data.index.unpacked is not None and data.unpacked is None:
             data.unpacked = UnpackedStore(data.index, data.unpacked_place, data.threads)
-        if meeting is None:
+        is_kept = None
+        if meeting is None and data.reads_parcels:
+            sizes = np.zeros(0, np.int64)  # nobody reads chunks
+        elif meeting is None:
             index = data.index if data.unpacked is None else UnpackedIndex(
                 data.index, data.unpacked.file)
             sizes = chunk_bytes(index, order.chunk_samples)
         else:
             sizes = data.job_memory.chunk_bytes
-            meeting.settle(data.job_memory, data.epoch)
+            is_kept = meeting.settle(data.job_memory, data.epoch)
+            if data.reads_parcels:
+                data.job_memory.want_all()
+        cuts = batches, self._batches(data.position)
+        if data.reads_parcels and data.ranks.rank == 0 and (what := describe_small_reads(
+                data.index, order.chunk_samples, is_kept)):
+            say(what)
+        parcels = ParcelRoom.of(data.index, cuts, data.shares) if data.reads_parcels else None
         memory = None if data.memory is None else data.memory - taken
-        need = max(enough_for(
-            known, (batches, self._batches(data.position)), data.shares.read, sizes,
+        need = parcels.at_once if parcels else max(enough_for(
+            known, cuts, data.shares.read, sizes,
             range(data.epoch, data.epoch + self._epochs)
             if self._epochs and not self.epoch_batches else None, memory)
             for known in (order, self._rest or order))
@@ -190,9 +195,11 @@ class StepSource:
             raise InputError(
                 f"memory={memory_limit.show(data.memory)}"
                 + (f", less {memory_limit.show(taken)} for unpacked files," if taken else "")
-                + f" is less than the {memory_limit.show(need)} "
-                f"that shards={order.shards} and window={order.window} need at once; "
-                "remedy: more memory, fewer shards, or smaller windows or chunks")
+                + f" is less than the {memory_limit.show(need)} that "
+                + ("what its ranks take in few steps may need at once; remedy: more memory, or "
+                   "smaller batches" if parcels else
+                   f"shards={order.shards} and window={order.window} need at once; "
+                   "remedy: more memory, fewer shards, or smaller windows or chunks"))
         if most is not None and memory > most:
             raise InputError(
                 f"{origin}{memory_limit.show(memory)}, but this process may use "
@@ -201,7 +208,7 @@ class StepSource:
                 "or a higher limit")
         self._reader = Reader(data.index, order.chunk_samples, memory, len(data.node.ranks),
                               data.threads, chunk_bytes=sizes, job_memory=data.job_memory,
-                              unpacked=data.unpacked)
+                              unpacked=data.unpacked, parcels=parcels)
 
     def begin(self, runs_ahead_of: Optional[Pass] = None, meets: bool = True) -> Pass:
         """The pass that comes next. An epoch that was left early begins anew; one of
@@ -316,22 +323,20 @@ class StepSource:
     def _forget(self) -> None:
         """What was left early. No rank takes anything of it any more: all have begun what comes
         now. So its loads need not be gone through."""
-        self._load_queue.forget()
+        self._reads.forget()
         if self._reader is not None:
             self._reader.forget()
 
     def _feed(self, epoch: int, position: int) -> Epoch:
         batches = self._batches(position)
-        coming = Epoch(epoch, batches, self._next_step, self._order_of(epoch))
+        coming = Epoch(epoch, batches, self._next_step, self._order_of(epoch),
+                       LOADS * self._epochs_fed)
         self._next_step += batches.steps
-        number = LOADS * self._epochs_fed
         self._epochs_fed += 1
-        shares = self.data.shares
         if self._reader is not None:
-            self._reader.feed_pieces(_pieces(coming, shares, with_masks=True), number,
-                                     self.data.is_read)
+            self._reader.feed_pieces(self._reads.pieces(coming), coming.load, self.data.is_read)
         self.data.is_read = True
-        self._load_queue.add(number, _pieces(coming, shares))
+        self._reads.add(coming)
         return coming
 
     def samples(self, begun: Pass) -> Iterator[StepSamples]:
@@ -345,21 +350,16 @@ class StepSource:
             yield from self._step_groups(*part)
 
     def _step_groups(self, epoch: Epoch, begin: int, behind: int) -> Iterator[Steps]:
-        batches, shares = epoch.batches, self.data.shares
-        rank, group = shares.own, shares.dealt
+        batches, rank = epoch.batches, self.data.shares.own
         while begin < behind:
-            end = min(next_piece(batches, begin, min(TOGETHER * batches.ranks, PIECE)), behind)
-            take = take_steps(epoch.order, batches, epoch.epoch, begin, end, group, rank)
-            self._load_queue.feed_until(epoch.base + end - 1)
+            end, take, loads, places, chunks = self._reads.locate(epoch, begin, behind, TOGETHER)
             size, first = batches.size(begin, rank), batches.bounds(begin)[0]
-            steps = epoch.base + np.repeat(np.arange(begin, end), size)
-            loads, places = self._member.locate(steps, take.samples)
             count = batches.bounds(begin)[1] - first  # of the global batch; equal in these steps
             capacity, weight = batches.capacity(begin, rank), batches.weight(begin, rank)
             infos = [BatchInfo(epoch.epoch, begin + i, first + i * count, first + (i + 1) * count,
                                size, capacity, weight) for i in range(end - begin)]
             yield Steps(epoch.base + begin, np.arange(1, end - begin + 1) * size, take.positions,
-                        take.samples, loads, places, infos)
+                        take.samples, loads, places, chunks, infos)
             begin = end
 
     @property
@@ -405,12 +405,6 @@ def _tell_beside(data: Data) -> str:
         return ""
     what = "cache=" if data.kept_place else "unpacked files of "
     return f", less {what}{memory_limit.show(used)}"
-
-
-def _pieces(epoch: Epoch, shares: Shares, with_masks: bool = False) -> Iterator[Loads]:
-    for loads in schedule_in_pieces(epoch.order, epoch.batches, epoch.epoch, shares.of_node,
-                                    with_masks, shares.dealt):
-        yield loads._replace(first=loads.first + epoch.base, last=loads.last + epoch.base)
 
 
 def _end(stats: LoaderStats, holes: Holes, member: Member, reader: Optional[Reader]) -> None:

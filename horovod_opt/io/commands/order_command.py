@@ -62,6 +62,9 @@ def add(commands: argparse._SubParsersAction) -> None:
                         "that saves")
     parser.add_argument("--deal", choices=("node", "job"), default="node",
                         help="to whose ranks a step's samples are dealt (%(default)s)")
+    parser.add_argument("--order", choices=("window", "ordered"), default="window", dest="kind",
+                        help="what is permuted together: windows of chunks, or all samples "
+                        "(%(default)s)")
     parser.add_argument("--no-shuffle", action="store_false", dest="shuffle",
                         help="in the data set's own order")
     parser.add_argument("--svg", type=Path, metavar="FILE",
@@ -80,7 +83,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
     from horovod_opt.io.errors import InputError
     from horovod_opt.io.job.room import neighbours
-    from horovod_opt.io.kept.forecast import foresee
+    from horovod_opt.io.kept.forecast import foresee, foresee_parcels
     from horovod_opt.io.memory_limit import parse
     from horovod_opt.io.node_reader.layout import chunk_bytes
     from horovod_opt.io.node_reads import chunks_for_node, node_reads
@@ -92,7 +95,13 @@ def _show(options: argparse.Namespace, console: Console) -> int:
     memory = None if options.memory is None else parse(options.memory)
     cache = None if options.cache is None else parse(options.cache, "cache")
     room = neighbours(options.ranks, options.nodes, memory)
-    deals_job = options.deal == "job" and options.shuffle
+    is_ordered = options.kind == "ordered"
+    if is_ordered and not (options.shuffle and options.shards is options.window is options.svg
+                           is None):
+        raise InputError("--order ordered has one window of all samples, and no chunks to draw; "
+                         "remedy: leave --shards, --window, --no-shuffle and --svg out")
+    deals_job = is_ordered or options.deal == "job" and options.shuffle
+    by_node = room.nodes
     if deals_job:  # each node holds what all ranks take of
         room = room._replace(nodes=(tuple(range(options.ranks)),))
     order, index, data_bytes = _order(options, room)
@@ -102,15 +111,23 @@ def _show(options: argparse.Namespace, console: Console) -> int:
                             data_bytes / order.samples)
     with Console(stderr=True).status("Looking at each sample ..."):
         sizes = chunk_bytes(index, order.chunk_samples)
-        nodes = node_reads(order, batches, options.epoch, options.nodes, index, sizes, deals_job)
+        nodes = [] if is_ordered else node_reads(
+            order, batches, options.epoch, options.nodes, index, sizes, deals_job)
         lines = [_entropy(order, options.epoch),
                  *_what_ranks_see(order, batches, options.epoch, room.nodes, index)]
-        forecast = None if cache is None else foresee(
-            order, batches, options.epoch, [node.ranks for node in nodes], cache, index, sizes,
-            deals_job)
+        forecast = None
+        if cache is not None and is_ordered:
+            forecast = foresee_parcels(order, batches, options.epoch, by_node, cache, index, sizes)
+        elif cache is not None:
+            forecast = foresee(order, batches, options.epoch, by_node, cache, index, sizes,
+                               deals_job)
     _print_order(console, order, batches, int(sizes.sum()), lines)
-    _print_nodes(console, order, nodes)
-    _print_cache(console, nodes, sizes, forecast)
+    if is_ordered:
+        _print_parcels(console, batches, by_node, index)
+    else:
+        _print_nodes(console, order, nodes)
+    again = data_bytes if is_ordered else sum(node.bytes for node in nodes)
+    _print_cache(console, options.nodes, again, sizes, forecast)
     if options.svg:
         _draw(options, order, nodes)
     return 0
@@ -121,7 +138,7 @@ def _order(options: argparse.Namespace, room: Room) -> tuple[Order, Any, int]:
     from horovod_opt.io.errors import InputError
     from horovod_opt.io.formats import FOLDER
     from horovod_opt.io.node_reader.layout import estimate_chunk_bytes
-    from horovod_opt.io.order.choice import DataSize, Given, choose
+    from horovod_opt.io.order.choice import DataSize, Given, choose, one_window
 
     if bool(options.patterns) == bool(options.samples):
         raise InputError("give either a PATTERN or --samples")
@@ -133,6 +150,8 @@ def _order(options: argparse.Namespace, room: Room) -> tuple[Order, Any, int]:
     index = index or _equal(options)
     size = DataSize(samples, data_bytes, are_files,
                     lambda chunk_samples: estimate_chunk_bytes(index, chunk_samples))
+    if options.kind == "ordered":
+        return one_window(size, None, options.seed, **identity), index, data_bytes
     choice = choose(size, Given(None, options.shards, options.window), room, options.seed,
                     shuffle=options.shuffle, **identity)
     return choice.order, index, data_bytes
@@ -228,14 +247,27 @@ def _print_nodes(console: Console, order: Order, nodes: Sequence[NodeReads]) -> 
     console.print(f"Read in all: {decimal(total)}, of which {decimal(again)} by more than one node")
 
 
-def _print_cache(console: Console, nodes: Sequence[NodeReads], sizes: np.ndarray,
+def _print_parcels(console: Console, batches: Batches, nodes: Sequence[Sequence[int]],
+                   index: Any) -> None:
+    from rich.filesize import decimal
+
+    from horovod_opt.io.job.groups import Shares
+    from horovod_opt.io.node_reader.parcel_reads import ParcelRoom
+
+    room = max(ParcelRoom.of(index, [batches], Shares(batches.ranks, ranks[0], tuple(ranks),
+                                                      tuple(range(batches.ranks)))).at_once
+               for ranks in nodes)
+    console.print(f"A node needs at most {decimal(room)} at once, for the samples of its ranks")
+
+
+def _print_cache(console: Console, nodes: int, again: int, sizes: np.ndarray,
                  forecast: Optional[CacheForecast]) -> None:
     from rich.filesize import decimal
 
     from horovod_opt.io.kept.forecast import enough_to_keep_all
 
     if forecast is None:
-        again, enough = sum(node.bytes for node in nodes), enough_to_keep_all(sizes, len(nodes))
+        enough = enough_to_keep_all(sizes, nodes)
         console.print(f"Read again in each later epoch: {decimal(again)}, nothing with --cache "
                       f"{enough} ({decimal(enough)} of each node)")
         return

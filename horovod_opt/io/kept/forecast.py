@@ -12,7 +12,7 @@ from horovod_opt.io.kept.homes import NOWHERE, NodeHoldings, find_homes, pages
 from horovod_opt.io.node_reader.layout import bytes_read, samples_of
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.order import Order
-from horovod_opt.io.order.schedule import Loads, schedule_in_pieces
+from horovod_opt.io.order.schedule import Loads, next_piece, schedule_in_pieces, take_steps
 
 
 class EpochTraffic(NamedTuple):
@@ -47,13 +47,43 @@ def bytes_sent(index, chunk_samples: int, loads: Loads, chunk_bytes: np.ndarray)
                        len(loads.chunk)).astype(np.int64)
 
 
+def foresee_parcels(order: Order, batches: Batches, epoch: int, nodes: Sequence[Sequence[int]],
+                    room: int, index, chunk_bytes: np.ndarray) -> CacheForecast:
+    """The same where samples are dealt to the whole job, and nodes read nothing but what their
+    ranks take, and what they keep."""
+    homes = find_homes(order, epoch, chunk_bytes, _nothing_held(order, nodes, room))
+    sizes = index.size.sum(axis=1)
+
+    def traffic(of_epoch: int, storage: int) -> EpochTraffic:
+        network = 0
+        for number, ranks in enumerate(nodes):
+            begin = 0
+            while begin < batches.steps:
+                end = next_piece(batches, begin)
+                for rank in ranks:
+                    samples = take_steps(order, batches, of_epoch, begin, end,
+                                         range(batches.ranks), rank).samples
+                    home = homes[samples // order.chunk_samples]
+                    storage += int(sizes[samples[home == NOWHERE]].sum())
+                    network += int(sizes[samples[(home != NOWHERE) & (home != number)]].sum())
+                begin = end
+        return EpochTraffic(storage, network)
+
+    kept = int(chunk_bytes[homes != NOWHERE].sum())
+    return CacheForecast(kept, traffic(epoch, kept), traffic(epoch + 1, 0))
+
+
+def _nothing_held(order: Order, nodes: Sequence[Sequence[int]], room: int) -> list[NodeHoldings]:
+    nothing = np.zeros(order.chunks, bool)
+    return [NodeHoldings(tuple(ranks), room, nothing) for ranks in nodes]
+
+
 def foresee(order: Order, batches: Batches, epoch: int, nodes: Sequence[Sequence[int]], room: int,
             index, chunk_bytes: np.ndarray, deals_job: bool = False) -> CacheForecast:
     """Of nodes with these ranks, each of which may keep `room` bytes, from `epoch` on; the rest as
     node_reads() has it."""
+    homes = find_homes(order, epoch, chunk_bytes, _nothing_held(order, nodes, room))
     nothing = np.zeros(order.chunks, bool)
-    homes = find_homes(order, epoch, chunk_bytes,
-                       [NodeHoldings(tuple(ranks), room, nothing) for ranks in nodes])
 
     def traffic(of_epoch: int, is_kept: np.ndarray) -> EpochTraffic:
         storage = int(chunk_bytes[(homes != NOWHERE) & ~is_kept].sum())

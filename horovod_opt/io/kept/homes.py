@@ -65,7 +65,9 @@ def near_nodes(order: Order, epoch: int, node_ranks: Sequence[Sequence[int]]
 
     Ranks take shares of a step's samples sorted by place, and of a step each shard gives as many:
     so a rank takes what lies at its part of all shards, and of a shard for several of them, at its
-    part of each window. A chunk that is a window alone is all of theirs: they take turns."""
+    part of each window. A chunk that is a window alone is all of theirs: they take turns. Where
+    one window has all chunks, each node takes of all of them: then a node has a run of the data,
+    which it reads in the data's order."""
     epoch_order = order.epoch(epoch)
     ordinals = np.arange(order.chunks)
     start, end = epoch_order.windows.chunks(ordinals)
@@ -75,6 +77,8 @@ def near_nodes(order: Order, epoch: int, node_ranks: Sequence[Sequence[int]]
     node_of_rank = np.empty(ranks, np.int64)  # of a group on several nodes the last one
     for number, of_node in enumerate(node_ranks):
         node_of_rank[list(of_node)] = number
+    if order.shards == 1 and order.has_whole_shards:
+        return ordinals, node_of_rank[ordinals * ranks // order.chunks]
     rank = (epoch_order.shards.shard_of_chunk(ordinals) + part) * (ranks / order.shards)
     return (epoch_order.chunks.chunk_at(ordinals),
             node_of_rank[np.minimum(rank.astype(np.int64), ranks - 1)])

@@ -15,6 +15,7 @@ import numpy as np
 
 from horovod_opt.io import native, native_table, totals
 from horovod_opt.io.errors import DataError
+from horovod_opt.io.kept.chunk_places import ChunkPlaces
 from horovod_opt.io.kept.kept_place import KeptPlace
 from horovod_opt.io.native_table import Code, MemoryEvent
 from horovod_opt.io.node_reader import layout, lifetime
@@ -42,6 +43,7 @@ class JobMemory:
         self.place, self._chunk_samples, self._index = place, chunk_samples, index
         self.chunk_bytes = np.ascontiguousarray(chunk_bytes, np.int64)
         self.is_home = np.zeros(len(chunk_bytes), bool)
+        self._places: ChunkPlaces | None = None
         self.address = ""  # "host port secret", where others are answered
         self._addresses: Sequence[str] = ()  # of all nodes
         self._lib = native.library()
@@ -90,6 +92,20 @@ class JobMemory:
         if port == Code.FAILED:
             raise DataError(f"cache={self.place.bytes}: {native.error()}")
         self.address = f"{host} {port} {secret}"
+
+    def want_all(self) -> None:
+        """All that has its home here is read, in the order of the data, before anybody asks."""
+        if self._lib.hio_memory_want_all(self.handle):
+            raise DataError(native.error())
+
+    def origins_of(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of the parts of samples (int64[k]): their chunks and places in these, int64[k, P]
+        each."""
+        if self._places is None:
+            self._places = ChunkPlaces(self._index, self._chunk_samples)
+        places = self._places.of(samples)
+        chunk = samples // self._chunk_samples
+        return np.broadcast_to(chunk[:, np.newaxis], places.shape), places
 
     def set_homes(self, homes: np.ndarray, number: int, addresses: Sequence[str]) -> None:
         """By chunk, int32[chunks]; this is node `number`. `addresses`: "host port secret" of

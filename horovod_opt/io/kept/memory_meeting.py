@@ -15,7 +15,7 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.job import nodes
 from horovod_opt.io.job.agreement import run_together
 from horovod_opt.io.job.own_address import own_address
-from horovod_opt.io.kept.homes import NodeHoldings, find_homes
+from horovod_opt.io.kept.homes import NOWHERE, NodeHoldings, find_homes
 from horovod_opt.io.kept.job_memory import JobMemory
 from horovod_opt.io.node_reader.layout import chunk_bytes
 from horovod_opt.io.order.order import Order
@@ -35,10 +35,12 @@ class MemoryMeeting(NamedTuple):
     holdings: tuple[NodeHoldings, ...]
     addresses: tuple[str, ...]
 
-    def settle(self, memory: JobMemory, epoch: int) -> None:
-        """The same table on all nodes: from now on `memory` is the home of its part."""
+    def settle(self, memory: JobMemory, epoch: int) -> np.ndarray:
+        """The same table on all nodes: from now on `memory` is the home of its part. Returns which
+        chunks have one, bool[chunks]."""
         homes = find_homes(self.order, epoch, memory.chunk_bytes, self.holdings)
         memory.set_homes(homes, self.number, self.addresses)
+        return homes != NOWHERE
 
 
 def meet(data: Data, order: Order) -> MemoryMeeting:

@@ -116,6 +116,14 @@ class Checks(NamedTuple):
     crc: Optional[np.ndarray]
 
 
+class Origins(NamedTuple):
+    """Of extents that are records: which chunk each is of, int64[extents], and where it comes in
+    the chunk's buffer, int64[extents]."""
+
+    chunk: np.ndarray
+    place: np.ndarray
+
+
 def checks_of(index, chunk_samples: int, chunks: np.ndarray, places: np.ndarray,
               mask: Optional[np.ndarray] = None) -> Checks:
     """Of these chunks, whose parts extents_of_chunks() has put to `places`."""

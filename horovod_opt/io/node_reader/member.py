@@ -132,7 +132,7 @@ class Member:
         """
         cache = self._here()
         samples = np.ascontiguousarray(samples, np.int64)
-        records = self._located(samples, *self.locate(step, samples))
+        records = self._located(samples, *self.locate(step, samples), self.chunks_of(samples))
         buffer = np.empty(records.bytes, np.uint8)
         status = cache.gather(self.rank, step, records, buffer).reshape(records.size.shape)
         return StepRecords(step, samples, buffer, records.begin, records.size, status,
@@ -145,7 +145,7 @@ class Member:
         Raises as take() does, and InputError for a step that is far ahead of one that is not done.
         """
         cache, first, samples = self._here(), steps.first, steps.samples
-        records = self._located(samples, steps.loads, steps.places)
+        records = self._located(samples, steps.loads, steps.places, steps.chunks)
         parts = records.size.shape[1]
         request = RecordRequest(records, records.begin.ravel(), steps.ends * parts)
         status = request.status.reshape(records.size.shape)
@@ -170,7 +170,7 @@ class Member:
     def take_bytes(self, steps: LocatedSteps) -> Iterator[StepBytes]:
         """The same as bytes objects, of samples of one part."""
         cache, ends, samples = self._here(), steps.ends, steps.samples
-        records = self._located(samples, steps.loads, steps.places)
+        records = self._located(samples, steps.loads, steps.places, steps.chunks)
         addresses = np.empty(len(samples), np.int64)
         request = RecordRequest(records, addresses, ends)
         end_bytes = np.cumsum(records.size)[ends - 1] if len(samples) else np.zeros_like(ends)
@@ -190,9 +190,13 @@ class Member:
                                 is_good or not status.any())
                 begin = end
 
-    def _located(self, samples: np.ndarray, loads: np.ndarray, places: np.ndarray
-                 ) -> LocatedRecords:
-        return LocatedRecords(self._places, samples, loads, places, self._chunk_samples)
+    def chunks_of(self, samples: np.ndarray) -> np.ndarray:
+        """By their numbers, int64[k]."""
+        return samples // self._chunk_samples
+
+    def _located(self, samples: np.ndarray, loads: np.ndarray, places: np.ndarray,
+                 chunks: np.ndarray) -> LocatedRecords:
+        return LocatedRecords(self._places, samples, loads, places, chunks)
 
     def queue(self) -> StepQueue:
         """For somebody who takes this rank's steps without Python's lock."""
@@ -200,7 +204,7 @@ class Member:
 
     def enqueue(self, queue: StepQueue, steps: LocatedSteps, infos: BatchInfos) -> None:
         """Steps as take_steps() gets them, for the taker of the queue."""
-        records = self._located(steps.samples, steps.loads, steps.places)
+        records = self._located(steps.samples, steps.loads, steps.places, steps.chunks)
         labels = None if self._index.label is None else self._index.label[steps.samples]
         queue.add(steps.first, steps.ends, records, labels, infos)
 

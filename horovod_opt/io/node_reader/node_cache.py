@@ -15,7 +15,7 @@ from horovod_opt.io.errors import DataError, InputError, ReaderEnded, reader_fai
 from horovod_opt.io.job.patience import Wait
 from horovod_opt.io.native_table import Code
 from horovod_opt.io.node_reader import lifetime
-from horovod_opt.io.node_reader.layout import Checks, Extents
+from horovod_opt.io.node_reader.layout import Checks, Extents, Origins
 from horovod_opt.io.node_reader.record_request import LocatedRecords, RecordRequest, address_of
 from horovod_opt.io.node_reader.step_queue import StepQueue
 
@@ -26,17 +26,20 @@ SAME_PLACE = ("call data.load_state_dict() with the same state on every rank, be
 
 
 def loads_for_c(number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
-                extents: Extents, checks: Checks | None, are_again: bool = False
-                ) -> native_table.Loads:
+                extents: Extents, checks: Checks | None, are_again: bool = False,
+                origins: Origins | None = None) -> native_table.Loads:
     """Of arrays that stay as long as it is used."""
-    loads = native_table.Loads(len(first), number, are_again, *map(address_of, (
-        first, last, extents.bytes, chunk, extents.begin, extents.file, extents.offset,
-        extents.length, extents.place)))
+    columns = (first, last, extents.bytes, chunk, extents.begin, extents.file, extents.offset,
+               extents.length, extents.place)
+    loads = native_table.Loads(len(first), number, are_again, origins is not None,
+                               *map(address_of, columns))
     if checks is not None:
         loads.are_whole = address_of(checks.are_whole)
         if checks.crc is not None:
             loads.records, loads.record_places, loads.record_sizes, loads.checksums = map(
                 address_of, checks[1:])
+    if origins is not None:
+        loads.origin_chunks, loads.origin_places = map(address_of, origins)
     return loads
 
 
@@ -129,12 +132,13 @@ class NodeCache:
             raise InputError(native.error())
 
     def add(self, number: int, chunk: np.ndarray, first: np.ndarray, last: np.ndarray,
-            extents: Extents, checks: Checks | None = None, are_again: bool = False) -> None:
+            extents: Extents, checks: Checks | None = None, are_again: bool = False,
+            origins: Origins | None = None) -> None:
         """The next loads, as announced, the first of which has `number`; -1: the next one. Waits
-        while many are not begun. `checks`: for the job's memory. `are_again`: the job has read
-        them before."""
+        while many are not begun. `checks`: for the job's memory, and of parcels `origins`.
+        `are_again`: the job has read them before."""
         self._check(self._call(self._lib.hio_cache_add_loads, loads_for_c(
-            number, chunk, first, last, extents, checks, are_again)))
+            number, chunk, first, last, extents, checks, are_again, origins)))
 
     def gather(self, rank: int, step: int, records: LocatedRecords, out: np.ndarray) -> np.ndarray:
         """Copies records to `out`, waiting for their loads. Returns a status for each: int32[n]."""

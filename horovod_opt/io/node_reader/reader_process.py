@@ -16,6 +16,7 @@ from horovod_opt.io.node_reader import layout, lifetime
 from horovod_opt.io.node_reader.handover import HandoverServer
 from horovod_opt.io.node_reader.hole_log import HoleLog
 from horovod_opt.io.node_reader.node_cache import NodeCache, ReaderStats
+from horovod_opt.io.node_reader.parcel_reads import AHEAD, ParcelLoads, ParcelRoom, describe
 
 if TYPE_CHECKING:
     from horovod_opt.io.kept.job_memory import JobMemory
@@ -34,15 +35,17 @@ class Reader:
     `chunk_bytes` int64[chunks] is what each chunk takes, from layout.chunk_bytes() where the caller
     does not know it. Steps begin with `start`. Members come by `address`, a secret that only ranks
     of the job are told. The threads run on the cores of the thread that makes the reader.
-    `job_memory`: where chunks may come from instead of their files. `unpacked`: the contents of
-    compressed files, which go to members with the node cache.
+    `job_memory`: where bytes may come from instead of their files. `unpacked`: the contents of
+    compressed files, which go to members with the node cache. `parcels`: what it is fed with takes
+    so much, and is no chunks.
 
     Raises InputError: values that no node cache can have.
     """
 
     def __init__(self, index, chunk_samples: int, memory: int, ranks: int, threads: int = THREADS,
                  start: int = 0, chunk_bytes: np.ndarray | None = None,
-                 job_memory: JobMemory | None = None, unpacked: UnpackedStore | None = None):
+                 job_memory: JobMemory | None = None, unpacked: UnpackedStore | None = None,
+                 parcels: ParcelRoom | None = None):
         if threads < 1:
             raise InputError(f"threads={threads}; remedy: at least 1")
         self._unpacked, files = unpacked, ()  # it stays open as long as it is read
@@ -59,9 +62,14 @@ class Reader:
         self._failure: BaseException | None = None
         self._fed: queue.SimpleQueue = queue.SimpleQueue()
         self._forgotten = 0  # how often what was fed before was forgotten
-        buffer_bytes = max(int(self.chunk_bytes.max(initial=1)), 1)
+        if parcels is None:
+            buffer_bytes = max(int(self.chunk_bytes.max(initial=1)), 1)
+            buffers = buffers_for(self.chunk_bytes, memory)
+        else:
+            buffer_bytes = max(parcels.largest, 1)
+            buffers = ranks * max(min(AHEAD, _MOST_ADDRESSES // buffer_bytes // ranks), 1)
         self._cache: NodeCache | None = NodeCache.create(
-            ranks, buffers_for(self.chunk_bytes, memory), buffer_bytes, memory, start)
+            ranks, buffers, buffer_bytes, memory, start)
         self._holes = HoleLog.create()
         self._server = HandoverServer((self._cache.file, self._holes.file, *files), ranks,
                                       self._rank_ended)
@@ -187,6 +195,9 @@ class Reader:
                 cache.fail(_reason(error))
 
     def _add(self, cache: NodeCache, loads, number: int, forgotten: int, are_again: bool) -> None:
+        if isinstance(loads, ParcelLoads):
+            self._add_parcels(cache, loads, number, forgotten, are_again)
+            return
         chunk, first, last = (np.ascontiguousarray(column, np.int64)
                               for column in (loads.chunk, loads.first, loads.last))
         rest = loads.mask
@@ -205,6 +216,16 @@ class Reader:
                                       mask) if self._needs_checks else None
             cache.add(number + begin if number >= 0 else -1, chunk[part], first[part], last[part],
                       extents, checks, are_again)
+
+    def _add_parcels(self, cache: NodeCache, loads: ParcelLoads, number: int, forgotten: int,
+                     are_again: bool) -> None:
+        for begin in range(0, len(loads.chunk), _LOADS_TO_CHECK):
+            if forgotten != self._forgotten:
+                return
+            part = slice(begin, begin + _LOADS_TO_CHECK)
+            extents, checks, origins = describe(self._index, loads, part, self._job_memory)
+            cache.add(number + begin, loads.chunk[part], loads.first[part], loads.last[part],
+                      extents, checks, are_again, origins)
 
 
 def buffers_for(chunk_bytes: np.ndarray, memory: int) -> int:

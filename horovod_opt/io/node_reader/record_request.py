@@ -11,30 +11,31 @@ from horovod_opt.io import native_table
 
 class LocatedSteps(NamedTuple):
     """Steps that follow each other in the node cache: step first + i has the samples (int64[k])
-    before ends[i] (int64[steps]), where Member.locate() has found them, perhaps in another process:
-    loads int64[k], places int64[k, P]."""
+    before ends[i] (int64[steps]), where they were located, perhaps in another process, as
+    steps.Located has it."""
 
     first: int
     ends: np.ndarray
     samples: np.ndarray
     loads: np.ndarray
     places: np.ndarray
+    chunks: np.ndarray
 
 
 class LocatedRecords:
     """The P records of each sample: how long they are, size int64[k, P], where they begin if they
-    come one after the other, and what is to be known to find and to check them: also the chunk, so
-    that nobody takes another one's bytes for theirs."""
+    come one after the other, and what is to be known to find and to check them: also the chunk or
+    parcel, so that nobody takes another one's bytes for theirs."""
 
     def __init__(self, index, samples: np.ndarray, loads: np.ndarray, places: np.ndarray,
-                 chunk_samples: int):
+                 chunks: np.ndarray):
         self.size = np.ascontiguousarray(index.size[samples])
         self.are_equal = bool((self.size == self.size[:1]).all())
         ends = np.cumsum(self.size.ravel())
         self.bytes = int(ends[-1]) if len(ends) else 0
         self.begin = ends.reshape(self.size.shape) - self.size
         parts = self.size.shape[1]
-        self._chunks = np.repeat(samples // chunk_samples, parts)
+        self._chunks = np.repeat(chunks, parts)
         # Of each record, as HioRecords has them.
         self._columns = (
             np.repeat(loads, parts), np.ascontiguousarray(places).ravel(),

@@ -11,16 +11,30 @@ from horovod_opt.io.batch import BatchInfo
 from horovod_opt.io.node_reader.record_request import LocatedSteps
 from horovod_opt.io.order.batches import Batches
 from horovod_opt.io.order.order import Order
+from horovod_opt.io.order.schedule import Take
 
 
 class Epoch(NamedTuple):
-    """An epoch, or what is left of it, the number of its first step in the node cache, and its
-    order."""
+    """An epoch, or what is left of it, the number of its first step in the node cache, its order,
+    and the number of its first load."""
 
     epoch: int
     batches: Batches
     base: int
     order: Order
+    load: int
+
+
+class Located(NamedTuple):
+    """What a rank takes in some steps, before `end`: positions and samples; the loads that bring
+    the samples, int64[k]; where these then are, int64[k, P]; and what the loads say that they are,
+    int64[k]: chunks by their numbers, or parcels by their marks."""
+
+    end: int
+    take: Take
+    loads: np.ndarray
+    places: np.ndarray
+    chunks: np.ndarray
 
 
 class Part(NamedTuple):
@@ -67,19 +81,20 @@ class Pass(NamedTuple):
 
 class StepSamples(NamedTuple):
     """What this rank takes in a step: positions and samples int64[k], where they are in the node
-    cache (loads int64[k], places int64[k, P]), and what the batch says of itself."""
+    cache (as Located has it), and what the batch says of itself."""
 
     cache_step: int
     positions: np.ndarray
     samples: np.ndarray
     loads: np.ndarray
     places: np.ndarray
+    chunks: np.ndarray
     info: BatchInfo
 
     def alone(self) -> Steps:
         """As the only one of several."""
         return Steps(self.cache_step, np.array([len(self.samples)]), self.positions, self.samples,
-                     self.loads, self.places, [self.info])
+                     self.loads, self.places, self.chunks, [self.info])
 
 
 class Steps(NamedTuple):
@@ -92,16 +107,18 @@ class Steps(NamedTuple):
     samples: np.ndarray
     loads: np.ndarray
     places: np.ndarray
+    chunks: np.ndarray
     infos: list[BatchInfo]
 
     @property
     def located(self) -> LocatedSteps:
         """As the node's reader gets them."""
-        return LocatedSteps(self.cache_step, self.ends, self.samples, self.loads, self.places)
+        return LocatedSteps(self.cache_step, self.ends, self.samples, self.loads, self.places,
+                            self.chunks)
 
     def split(self) -> Iterator[StepSamples]:
         begin = 0
         for i, (end, info) in enumerate(zip(self.ends.tolist(), self.infos)):
             part = slice(begin, end)
-            yield StepSamples(self.cache_step + i, *(column[part] for column in self[2:6]), info)
+            yield StepSamples(self.cache_step + i, *(column[part] for column in self[2:7]), info)
             begin = end

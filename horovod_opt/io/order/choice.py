@@ -96,6 +96,15 @@ def choose(data: DataSize, given: Given, room: Room, seed: int = 0,
         "more, or a higher limit"))
 
 
+def one_window(data: DataSize, chunk_samples: Optional[int] = None, seed: int = 0,
+               identity: bytes = bytes(IDENTITY_BYTES)) -> Order:
+    """All of the data: any permutation of its samples, whatever memory there is."""
+    if chunk_samples is None:
+        chunk_samples = default_chunk_samples(data.samples, data.bytes, None, data.are_files)
+    order = Order(data.samples, chunk_samples, 1, 1, seed, identity)
+    return replace(order, window=order.chunks)
+
+
 class _Found(NamedTuple):
     """`misses`: what a reader needs, if it is too much. `most`: the window that was wanted."""
 

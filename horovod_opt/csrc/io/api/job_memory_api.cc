@@ -78,6 +78,13 @@ int hio_memory_fill(HioJobMemory* memory, const HioLoads* loads) {
   });
 }
 
+int hio_memory_want_all(HioJobMemory* memory) {
+  return io::Guarded(int{HIO_FAILED}, [&] {
+    memory->memory->WantAll();
+    return int{HIO_OK};
+  });
+}
+
 void hio_memory_refuse(HioJobMemory* memory, int64_t chunk) { memory->memory->Refuse(chunk); }
 
 void hio_memory_counters(const HioJobMemory* memory, HioMemoryCounters* counters) {

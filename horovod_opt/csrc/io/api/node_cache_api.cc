@@ -59,9 +59,12 @@ Load LoadOf(const HioLoads& loads, std::int64_t i) {
   if (loads.number >= 0) load.number = loads.number + i;
   if (loads.chunks != nullptr) load.chunk = loads.chunks[i];
   load.is_again = loads.are_again != 0;
+  load.is_parcel = loads.are_parcels != 0;
   for (std::int64_t e = loads.extents[i]; e < loads.extents[i + 1]; ++e) {
     load.extents.push_back(
         {loads.files[e], loads.offsets[e], loads.lengths[e], loads.places[e]});
+    if (!load.is_parcel) continue;
+    load.origins.push_back({loads.origin_chunks[e], loads.origin_places[e]});
   }
   if (loads.are_whole != nullptr) load.is_whole = loads.are_whole[i] != 0;
   for (std::int64_t r = loads.records == nullptr ? 0 : loads.records[i];

@@ -80,28 +80,27 @@ class ChunkClient::Connection {
     }
   }
 
-  // Whether all ranges are there. `has_answered`: whether anything has come.
-  bool Fetch(const Fingerprint& fingerprint, std::int64_t chunk,
-             const std::vector<ChunkRange>& ranges, const std::atomic<bool>& stop,
-             bool& has_answered) {
+  // `has_answered`: whether anything has come.
+  void Fetch(const Fingerprint& fingerprint, std::vector<ChunkRange>& ranges,
+             const std::atomic<bool>& stop, bool& has_answered) {
     stop_ = &stop;
-    bool are_there = true;
-    for (std::size_t first = 0; first < ranges.size() && are_there; first += kMostAsked) {
-      const std::size_t end = std::min(first + kMostAsked, ranges.size());
-      std::vector<ChunkRequest> requests;
-      for (std::size_t i = first; i < end; ++i) {
-        requests.push_back({fingerprint, chunk, ranges[i].begin, ranges[i].end});
+    std::size_t asked = 0;
+    for (std::size_t taken = 0; taken < ranges.size(); ++taken) {
+      if (asked < ranges.size() && asked - taken <= kMostAsked / 2) {
+        const std::size_t end = std::min(taken + kMostAsked, ranges.size());
+        std::vector<ChunkRequest> requests;
+        for (; asked < end; ++asked) {
+          const ChunkRange& range = ranges[asked];
+          requests.push_back({fingerprint, range.chunk, range.begin, range.end});
+        }
+        Send(requests.data(), requests.size() * sizeof(ChunkRequest));
       }
-      Send(requests.data(), requests.size() * sizeof(ChunkRequest));
-      for (std::size_t i = first; i < end; ++i) {
-        are_there = Take(chunk, ranges[i], has_answered) && are_there;
-      }
+      ranges[taken].is_there = Take(ranges[taken], has_answered);
     }
-    return are_there;
   }
 
  private:
-  bool Take(std::int64_t chunk, const ChunkRange& range, bool& has_answered) {
+  bool Take(const ChunkRange& range, bool& has_answered) {
     ChunkAnswer answer;
     do {
       Receive(&answer, sizeof(answer));
@@ -110,7 +109,7 @@ class ChunkClient::Connection {
       if (answer.kind == AnswerKind::kOtherIndex) {
         throw NodeLost("it has another index, or other chunks");
       }
-      if (answer.chunk != chunk || answer.begin != range.begin || answer.end != range.end) {
+      if (answer.chunk != range.chunk || answer.begin != range.begin || answer.end != range.end) {
         throw NodeLost("it answers what nobody has asked for");
       }
     } while (answer.kind == AnswerKind::kStillReading);
@@ -187,8 +186,7 @@ ChunkClient::ChunkClient(std::vector<PeerNode> nodes, const Fingerprint& fingerp
 
 ChunkClient::~ChunkClient() = default;
 
-ChunkClient::Result ChunkClient::Fetch(int node, std::int64_t chunk,
-                                       const std::vector<ChunkRange>& ranges,
+ChunkClient::Result ChunkClient::Fetch(int node, std::vector<ChunkRange>& ranges,
                                        const std::atomic<bool>& stop) {
   const PeerNode& peer = nodes_[static_cast<std::size_t>(node)];
   while (!is_lost(node)) {
@@ -197,9 +195,9 @@ ChunkClient::Result ChunkClient::Fetch(int node, std::int64_t chunk,
     bool has_answered = false;
     try {
       if (!is_used) connection = std::make_unique<Connection>(peer, options_.patience, stop);
-      const bool are_there = connection->Fetch(fingerprint_, chunk, ranges, stop, has_answered);
+      connection->Fetch(fingerprint_, ranges, stop, has_answered);
       GiveBack(node, std::move(connection));
-      return are_there ? Result::kThere : Result::kNotThere;
+      return Result::kAnswered;
     } catch (const WaitStopped&) {
       GiveBack(node, nullptr);
       return Result::kStopped;

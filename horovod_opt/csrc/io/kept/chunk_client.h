@@ -24,8 +24,9 @@ struct PeerNode {
 
 // Bytes of a chunk, and where they go.
 struct ChunkRange {
-  std::int64_t begin, end;
+  std::int64_t chunk, begin, end;
   char* to;
+  bool is_there = false;  // they have come
 };
 
 // For several threads, each of which waits for its answers on a connection of its own. A node that
@@ -38,8 +39,7 @@ class ChunkClient {
     std::size_t most_connections = 256;  // to all nodes
   };
   enum class Result {
-    kThere,
-    kNotThere,  // the node does not keep it
+    kAnswered,  // ChunkRange::is_there of each says how
     kLost,      // the node is
     kStopped,
   };
@@ -50,9 +50,10 @@ class ChunkClient {
               Options options);
   ~ChunkClient();
 
-  // Bytes of ranges are defined only if all are there. Ends early once `stop` is set.
-  Result Fetch(int node, std::int64_t chunk, const std::vector<ChunkRange>& ranges,
-               const std::atomic<bool>& stop);
+  // All that the node keeps of these ranges, in one round trip where they are at most kMostAsked;
+  // further ones are asked for while answers come. Ends early once `stop` is set.
+  Result Fetch(int node, std::vector<ChunkRange>& ranges, const std::atomic<bool>& stop);
+  int nodes() const { return static_cast<int>(nodes_.size()); }
   bool is_lost(int node) const { return is_lost_[static_cast<std::size_t>(node)]; }
 
  private:

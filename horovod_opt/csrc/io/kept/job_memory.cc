@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -18,11 +19,14 @@ constexpr std::size_t kMostOpenToKeep = 8;
 // load's extents bring more, as a request costs more there.
 constexpr std::int64_t kSentAlong = 2 << 10;
 
+bool IsGood(const RecordCheck& record, const char* buffer) {
+  return Crc32c(0, buffer + record.place, static_cast<std::size_t>(record.bytes)) ==
+         record.checksum;
+}
+
 bool IsGood(const Load& load, const char* buffer) {
-  return std::all_of(load.records.begin(), load.records.end(), [buffer](const RecordCheck& record) {
-    return Crc32c(0, buffer + record.place, static_cast<std::size_t>(record.bytes)) ==
-           record.checksum;
-  });
+  return std::all_of(load.records.begin(), load.records.end(),
+                     [buffer](const RecordCheck& record) { return IsGood(record, buffer); });
 }
 
 // What the node needs of the chunk: its records, or its extents where they are not known.
@@ -40,7 +44,7 @@ std::vector<ChunkRange> RangesOf(const Load& load, char* buffer) {
     if (!ranges.empty() && place - ranges.back().end <= kSentAlong) {
       ranges.back().end = std::max(ranges.back().end, end);
     } else {
-      ranges.push_back({place, end, buffer + place});
+      ranges.push_back({load.chunk, place, end, buffer + place});
     }
   }
   return ranges;
@@ -104,6 +108,7 @@ std::shared_ptr<JobMemory::Table> JobMemory::table() const {
 
 ChunkSource::Place JobMemory::Find(const Load& load, const std::atomic<bool>& stop) {
   const auto known = table();
+  if (load.is_parcel) return Place::kParcel;
   if (stop_ || known == nullptr || load.chunk < 0) return Place::kStorage;
   const std::int32_t home = known->homes[static_cast<std::size_t>(load.chunk)];
   if (home == kNowhere) return Place::kStorage;
@@ -116,7 +121,7 @@ ChunkSource::Place JobMemory::Find(const Load& load, const std::atomic<bool>& st
 }
 
 bool JobMemory::Take(const Load& load, Place place, char* buffer, const std::atomic<bool>& stop) {
-  const std::vector<ChunkRange> ranges = RangesOf(load, buffer);
+  std::vector<ChunkRange> ranges = RangesOf(load, buffer);
   if (place == Place::kHere) {
     return std::all_of(ranges.begin(), ranges.end(),
                        [&](const ChunkRange& range) {
@@ -129,8 +134,10 @@ bool JobMemory::Take(const Load& load, Place place, char* buffer, const std::ato
   if (stop_ || known == nullptr) return false;
   const std::int32_t home = known->homes[static_cast<std::size_t>(load.chunk)];
   if (home == kNowhere || home == known->self) return false;  // there are other homes since
-  const ChunkClient::Result result = known->client.Fetch(home, load.chunk, ranges, stop);
-  if (result == ChunkClient::Result::kThere && IsGood(load, buffer)) {
+  const ChunkClient::Result result = known->client.Fetch(home, ranges, stop);
+  const bool are_there = std::all_of(ranges.begin(), ranges.end(),
+                                     [](const ChunkRange& range) { return range.is_there; });
+  if (are_there && IsGood(load, buffer)) {
     counters_.peer_requests += static_cast<std::int64_t>(ranges.size());
     for (const ChunkRange& range : ranges) counters_.peer_bytes += range.end - range.begin;
     return true;
@@ -152,6 +159,61 @@ void JobMemory::Keep(const Load& load, const char* buffer, bool is_damaged) {
   }
 }
 
+// Each home is asked once for all that it keeps; after this node's own chunks, that of the next
+// node's, so that not all nodes ask one.
+std::vector<std::size_t> JobMemory::Collect(const Load& load, char* buffer,
+                                            const std::atomic<bool>& stop) {
+  const auto known = table();
+  std::vector<bool> is_there(load.extents.size(), false), has_home(load.extents.size(), false);
+  std::map<std::int32_t, std::vector<std::size_t>> of_home;  // by how far behind this node
+  for (std::size_t i = 0; !stop_ && known != nullptr && i < load.extents.size(); ++i) {
+    const std::int32_t home = known->homes[static_cast<std::size_t>(load.origins[i].chunk)];
+    if (home == kNowhere) continue;
+    has_home[i] = true;
+    const auto nodes = known->client.nodes();
+    of_home[(home - known->self + nodes) % nodes].push_back(i);
+  }
+  for (const auto& [distance, numbers] : of_home) {
+    std::vector<ChunkRange> ranges;
+    for (const std::size_t i : numbers) {
+      const Extent& extent = load.extents[i];
+      const Origin& origin = load.origins[i];
+      ranges.push_back({origin.chunk, origin.place, origin.place + extent.bytes,
+                        buffer + extent.place});
+    }
+    if (distance == 0) {
+      for (const ChunkRange& range : ranges) Want(range.chunk);
+      for (ChunkRange& range : ranges) range.is_there = ReadHere(range, stop);
+    } else {
+      known->client.Fetch((known->self + distance) % known->client.nodes(), ranges, stop);
+    }
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+      const std::size_t i = numbers[k];
+      is_there[i] = ranges[k].is_there &&
+                    (load.records.empty() || IsGood(load.records[i], buffer));
+      if (distance == 0 || !is_there[i]) continue;
+      ++counters_.peer_requests;
+      counters_.peer_bytes += load.extents[i].bytes;
+    }
+  }
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < load.extents.size(); ++i) {
+    if (is_there[i]) continue;
+    missing.push_back(i);
+    if (has_home[i] && !stop) counters_.fallback_bytes += load.extents[i].bytes;
+  }
+  return missing;
+}
+
+bool JobMemory::ReadHere(const ChunkRange& range, const std::atomic<bool>& stop) {
+  return chunks_.Await(range.chunk, stop) == KeptChunks::State::kKept &&
+         chunks_.Read(range.chunk, range.begin, range.end - range.begin, range.to);
+}
+
+void JobMemory::WantAll() {
+  for (std::int64_t chunk = 0; chunk < chunks_.count(); ++chunk) Want(chunk);
+}
+
 void JobMemory::Want(std::int64_t chunk) {
   if (!chunks_.Claim(chunk)) return;
   AddEvent({EventKind::kWanted, chunk, ""});
@@ -160,17 +222,25 @@ void JobMemory::Want(std::int64_t chunk) {
 
 void JobMemory::AddEvent(Event event) {
   std::lock_guard<std::mutex> lock(mutex_);
-  events_.push_back(std::move(event));
+  // Of what is wanted there may be much: what is to be said does not wait for it.
+  events_.insert(event.kind == EventKind::kWanted ? events_.end() : events_.begin(),
+                 std::move(event));
   has_event_.notify_one();
 }
 
 JobMemory::Event JobMemory::Wait() {
   std::unique_lock<std::mutex> lock(mutex_);
-  has_event_.wait(lock, [this] { return stop_ || !events_.empty(); });
-  if (stop_) return {EventKind::kStop, 0, ""};
-  Event event = std::move(events_.front());
-  events_.pop_front();
-  return event;
+  for (;;) {
+    has_event_.wait(lock, [this] { return stop_ || !events_.empty(); });
+    if (stop_) return {EventKind::kStop, 0, ""};
+    Event event = std::move(events_.front());
+    events_.pop_front();
+    // A chunk may have got another home since it was wanted.
+    if (event.kind != EventKind::kWanted ||
+        chunks_.state(event.number) == KeptChunks::State::kReading) {
+      return event;
+    }
+  }
 }
 
 void JobMemory::Fill(const Load& load) try {

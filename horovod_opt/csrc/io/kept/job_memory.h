@@ -29,7 +29,12 @@ namespace io {
 //   (2) what is kept, or comes from another node, is compared with the checksums of the index
 //       before ranks see it. Whatever is wrong with it, the bytes come from storage instead;
 //   (3) a load asks, and claims a chunk, only when it has its room in the node cache: whoever waits
-//       for a chunk that is being read waits for nobody who waits for room.
+//       for a chunk that is being read waits for nobody who waits for room;
+//   (4) a parcel waits for several homes, one after the other, and holds nothing that any of them
+//       waits for: no chunk that it has claimed itself, and no lock. So it waits for storage alone,
+//       as (3) has it of a chunk;
+//   (5) what is filled is claimed in the order of the data and read in this order, so each chunk is
+//       read once, by whoever asks for it meanwhile, too.
 //
 // Then no nodes wait in a circle, though ranks wait for ranks of other nodes in collective
 // operations, and with deal="job" each node needs chunks of all others in each step. Say rank r has
@@ -74,11 +79,15 @@ class JobMemory : public ChunkSource {
   Place Find(const Load& load, const std::atomic<bool>& stop) override;
   bool Take(const Load& load, Place place, char* buffer, const std::atomic<bool>& stop) override;
   void Keep(const Load& load, const char* buffer, bool is_damaged) override;
+  std::vector<std::size_t> Collect(const Load& load, char* buffer,
+                                   const std::atomic<bool>& stop) override;
 
   // Sleeps until there is something to do. kWanted: Fill() or Refuse() the chunk.
   Event Wait();
   void Fill(const Load& load);
   void Refuse(std::int64_t chunk) { chunks_.Refuse(chunk); }
+  // All that has its home here and is missing is wanted, in the order of the data.
+  void WantAll();
 
   // Serves and keeps nothing any more; what needs chunks reads storage. Wait() returns kStop.
   void Stop();
@@ -99,6 +108,8 @@ class JobMemory : public ChunkSource {
 
   std::shared_ptr<Table> table() const;
   void Want(std::int64_t chunk);
+  // Whether this node keeps it: its bytes have come then.
+  bool ReadHere(const ChunkRange& range, const std::atomic<bool>& stop);
   void AddEvent(Event event);
   void WakeServer();
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <vector>
 
 #include "horovod_opt/csrc/io/node_cache/load_check.h"
 
@@ -18,6 +20,7 @@ class ChunkSource {
     kHere,     // this node does
     kPeer,     // another one does
     kToKeep,   // this node is to keep it: read all of it from storage, then call Keep()
+    kParcel,   // of many chunks: call Collect()
   };
 
   virtual ~ChunkSource() = default;
@@ -28,6 +31,10 @@ class ChunkSource {
   virtual bool Take(const Load& load, Place place, char* buffer, const std::atomic<bool>& stop) = 0;
   // Of kToKeep: what was read; null: it was not, or has damages.
   virtual void Keep(const Load& load, const char* buffer, bool is_damaged) = 0;
+  // Of kParcel: brings what somebody keeps. Returns which of the load's extents have to come from
+  // storage, ascending.
+  virtual std::vector<std::size_t> Collect(const Load& load, char* buffer,
+                                           const std::atomic<bool>& stop) = 0;
 };
 
 }  // namespace io

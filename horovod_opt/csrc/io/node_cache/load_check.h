@@ -20,7 +20,14 @@ struct RecordCheck {
   std::uint32_t checksum;
 };
 
-// A chunk, needed by ranks of the node in the steps from `first` to `last`.
+// Where an extent lies in the data set's chunks: `chunk`, as it comes in a chunk buffer, from
+// `place` on.
+struct Origin {
+  std::int64_t chunk, place;
+};
+
+// A chunk, or a parcel, needed by ranks of the node in the steps from `first` to `last`. A parcel
+// is what a rank takes in a few steps, of whichever chunks.
 struct Load {
   std::int64_t first, last;
   std::int64_t bytes;  // in the chunk buffer
@@ -32,6 +39,9 @@ struct Load {
   // compared where the index has no checksums.
   bool is_whole = false;
   std::vector<RecordCheck> records = {};
+  // A parcel, with the origin of each extent, which is a record; for a ChunkSource.
+  bool is_parcel = false;
+  std::vector<Origin> origins = {};
 };
 
 // The node cache's invariants:

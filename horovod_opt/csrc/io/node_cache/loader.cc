@@ -178,6 +178,12 @@ void Loader::Read(const NumberedLoad& next) {
     const bool is_read = cache_.end() == End::kNone;  // perhaps not all of it is there
     source_->Keep(next.load, is_read ? memory.buffer(next.buffer) : nullptr,
                   is_read && !memory.damages(next.buffer).empty());
+  } else if (place == Place::kParcel) {
+    memory.damages(next.buffer).Clear();
+    for (const std::size_t extent :
+         source_->Collect(next.load, memory.buffer(next.buffer), stop)) {
+      ReadExtent(next, next.load.extents[extent]);
+    }
   } else if (place == Place::kStorage ||
              !source_->Take(next.load, place, memory.buffer(next.buffer), stop)) {
     ReadFromStorage(next);
@@ -192,12 +198,14 @@ void Loader::Read(const NumberedLoad& next) {
 }
 
 void Loader::ReadFromStorage(const NumberedLoad& next) {
-  Damages& damages = cache_.memory().damages(next.buffer);
-  damages.Clear();
-  for (const Extent& extent : next.load.extents) {
-    read_(extent, cache_.memory().buffer(next.buffer), damages);
-    if (next.load.is_again) cache_.memory().header().counters.again_bytes += extent.bytes;
-  }
+  cache_.memory().damages(next.buffer).Clear();
+  for (const Extent& extent : next.load.extents) ReadExtent(next, extent);
+}
+
+void Loader::ReadExtent(const NumberedLoad& next, const Extent& extent) {
+  NodeCacheMemory& memory = cache_.memory();
+  read_(extent, memory.buffer(next.buffer), memory.damages(next.buffer));
+  if (next.load.is_again) memory.header().counters.again_bytes += extent.bytes;
 }
 
 bool Loader::IsCached(const Load& load) {

@@ -57,6 +57,7 @@ class Loader {
   void FreeWhatIsOver(std::int64_t lowest_step);
   void Read(const NumberedLoad& next);
   void ReadFromStorage(const NumberedLoad& next);
+  void ReadExtent(const NumberedLoad& next, const Extent& extent);
   bool IsCached(const Load& load);
   void Pop();
 

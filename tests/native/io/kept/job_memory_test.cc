@@ -107,6 +107,7 @@ class TestNode {
 
   std::unique_ptr<JobMemory> memory;
   std::function<void()> before_fill = [] {};
+  std::function<void(std::int64_t)> on_fill = [](std::int64_t) {};
 
  private:
   void Run() {
@@ -115,6 +116,7 @@ class TestNode {
       if (event.kind == JobMemory::EventKind::kStop) return;
       if (event.kind == JobMemory::EventKind::kWanted) {
         before_fill();
+        on_fill(event.number);
         memory->Fill(LoadOfChunk(files_, event.number));
       } else {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -195,13 +197,130 @@ TEST_F(JobMemoryTest, MoreRangesThanAreAskedForAtOnceAllCome) {
   const PeerNode node = first.Serve();
   first.memory->SetHomes(TwoHomes(), 0, {node});
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(3 * kMostAsked + 5); ++i) {
-    ranges.push_back({i * 500, i * 500 + 400, &buffer[static_cast<std::size_t>(i * 500)]});
+    ranges.push_back({0, i * 500, i * 500 + 400, &buffer[static_cast<std::size_t>(i * 500)]});
   }
   ChunkClient client({node}, kIndex, [](int, const std::string&) {}, {});
-  ASSERT_EQ(client.Fetch(0, 0, ranges, kGoOn), ChunkClient::Result::kThere);
+  ASSERT_EQ(client.Fetch(0, ranges, kGoOn), ChunkClient::Result::kAnswered);
   for (const ChunkRange& range : ranges) {
+    EXPECT_TRUE(range.is_there);
     EXPECT_EQ(std::memcmp(range.to, files_.contents[0].data() + range.begin, 400), 0);
   }
+}
+
+// A record of each of these chunks: number 3 of the first, 4 of the next one, and so on.
+Load LoadOfParcel(const TestFiles& files, const std::vector<std::int64_t>& chunks) {
+  Load load{0, 0, 0, {}};
+  load.chunk = std::int64_t{1} << 40;  // a mark, which is no chunk of a table
+  load.is_parcel = true;
+  for (const std::int64_t chunk : chunks) {
+    const auto record = 3 + static_cast<std::int64_t>(load.extents.size());
+    const Load one = LoadOfChunk(files, chunk, record, record + 1);
+    load.extents.push_back({0, one.extents[0].offset, kRecord, load.bytes});
+    load.records.push_back({load.bytes, kRecord, one.records[0].checksum});
+    load.origins.push_back({chunk, record * kRecord});
+    load.bytes += kRecord;
+  }
+  return load;
+}
+
+std::string BytesOf(const TestFiles& files, const Load& load) {
+  std::string bytes;
+  for (const Extent& extent : load.extents) {
+    bytes += files.contents[0].substr(static_cast<std::size_t>(extent.offset), kRecord);
+  }
+  return bytes;
+}
+
+TEST_F(JobMemoryTest, AParcelComesFromAllHomesAndWhatNobodyKeepsIsLeft) {
+  TestNode first(files_), second(files_);
+  Meet(first, second);
+  const Load load = LoadOfParcel(files_, {5, kChunks - 1, 0, 2, 5, 4, kChunks - 2, 1});
+  std::string buffer(static_cast<std::size_t>(load.bytes), '\0');
+  ASSERT_EQ(second.memory->Find(load, kGoOn), Place::kParcel);
+  EXPECT_EQ(second.memory->Collect(load, &buffer[0], kGoOn), (std::vector<std::size_t>{1, 6}));
+  std::string expected = BytesOf(files_, load);
+  for (const std::size_t left : {1, 6}) expected.replace(left * kRecord, kRecord, kRecord, '\0');
+  EXPECT_EQ(buffer, expected);
+  EXPECT_EQ(second.memory->counters().peer_requests, 3);
+  EXPECT_EQ(second.memory->counters().peer_bytes, 3 * kRecord);
+  EXPECT_EQ(second.memory->counters().fallback_bytes, 0);
+  EXPECT_EQ(first.memory->storage_counters().bytes_read, 3 * kChunk);  // whole, and kept
+  EXPECT_EQ(second.memory->storage_counters().bytes_read, 2 * kChunk);  // 5 once
+}
+
+TEST_F(JobMemoryTest, AParcelWithoutBytesNeedsNothing) {
+  TestNode first(files_);
+  first.memory->SetHomes(TwoHomes(), 0, {{}, {}});
+  ASSERT_EQ(first.memory->Find(LoadOfParcel(files_, {}), kGoOn), Place::kParcel);
+  EXPECT_TRUE(first.memory->Collect(LoadOfParcel(files_, {}), nullptr, kGoOn).empty());
+}
+
+TEST_F(JobMemoryTest, OfAParcelWhatIsDamagedOrLostComesFromStorage) {
+  TestNode first(files_), second(files_);
+  Meet(first, second);
+  Load load = LoadOfParcel(files_, {0, 1, 2, 4});
+  std::string buffer(static_cast<std::size_t>(load.bytes), '\0');
+  load.records[2].checksum ^= 1;
+  EXPECT_EQ(second.memory->Collect(load, &buffer[0], kGoOn), (std::vector<std::size_t>{2}));
+  EXPECT_EQ(second.memory->counters().fallback_bytes, kRecord);
+  EXPECT_EQ(second.memory->Collect(LoadOfParcel(files_, {0, 4}), &buffer[0], kGoOn),
+            std::vector<std::size_t>{});
+  ASSERT_EQ(first.memory->Find(LoadOfChunk(files_, 6), kGoOn), Place::kToKeep);
+  first.memory->Keep(LoadOfChunk(files_, 6), buffer.data(), true);  // with damages
+  EXPECT_EQ(second.memory->Collect(LoadOfParcel(files_, {6, 0}), &buffer[0], kGoOn),
+            (std::vector<std::size_t>{0}));
+  first.Stop();
+  EXPECT_EQ(second.memory->Collect(LoadOfParcel(files_, {0, 1, 4}), &buffer[0], kGoOn),
+            (std::vector<std::size_t>{0, 2}));
+}
+
+// Invariants 4 and 5: fills go on in the order of the data, whoever waits for which chunk.
+TEST_F(JobMemoryTest, WhatIsFilledIsReadOnceAndInTheOrderOfTheData) {
+  TestNode first(files_), second(files_);
+  std::vector<std::int64_t> filled;
+  std::atomic<bool> may_fill{false};
+  first.before_fill = [&] {
+    while (!may_fill) std::this_thread::sleep_for(1ms);
+  };
+  first.on_fill = [&](std::int64_t chunk) { filled.push_back(chunk); };
+  Meet(first, second);
+  first.memory->WantAll();
+  first.memory->WantAll();
+  std::vector<std::thread> threads;
+  for (TestNode* const node : {&first, &second}) {
+    threads.emplace_back([this, node] {
+      const Load load = LoadOfParcel(files_, {8, 0, 8, 6});
+      std::string buffer(static_cast<std::size_t>(load.bytes), '\0');
+      EXPECT_EQ(node->memory->Collect(load, &buffer[0], kGoOn), std::vector<std::size_t>{});
+      EXPECT_EQ(buffer, BytesOf(files_, load));
+    });
+  }
+  may_fill = true;
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(Await([&] { return first.memory->chunks().kept_bytes() == 5 * kChunk; }));
+  first.Stop();
+  EXPECT_EQ(filled, (std::vector<std::int64_t>{0, 2, 4, 6, 8}));
+  EXPECT_EQ(first.memory->storage_counters().bytes_read, 5 * kChunk);
+}
+
+TEST_F(JobMemoryTest, WhatHasGotAnotherHomeIsNotReadAnyMore) {
+  TestNode first(files_);
+  std::vector<std::int64_t> filled;
+  std::atomic<bool> may_fill{false};
+  first.before_fill = [&] {
+    while (!may_fill) std::this_thread::sleep_for(1ms);
+  };
+  first.on_fill = [&](std::int64_t chunk) { filled.push_back(chunk); };
+  first.memory->SetHomes(TwoHomes(), 0, {{}, {}});
+  first.memory->WantAll();
+  std::vector<std::int32_t> others = TwoHomes();
+  others[4] = 1;
+  others[8] = JobMemory::kNowhere;
+  first.memory->SetHomes(others, 0, {{}, {}});
+  may_fill = true;
+  ASSERT_TRUE(Await([&] { return first.memory->chunks().kept_bytes() == 3 * kChunk; }));
+  first.Stop();
+  EXPECT_EQ(filled, (std::vector<std::int64_t>{0, 2, 6}));
 }
 
 // Invariant 1: with all threads of all nodes waiting for each other's chunks, fills go on.

@@ -63,9 +63,10 @@ void StandStill(std::mt19937& random) {
   if (drawn < 300) std::this_thread::sleep_for(std::chrono::microseconds(drawn));
 }
 
-// A record that a rank takes, and by which load of its node it comes.
+// A record that a rank takes, by which load of its node it comes, what that says that it is, and
+// where the record lies in it.
 struct Taken {
-  std::int64_t chunk, record, load;
+  std::int64_t chunk, record, load, mark, place;
 };
 
 // Who takes what in which step, of random windows. The records of a window go to all ranks, or
@@ -89,6 +90,33 @@ struct Plan {
     }
   }
 
+  // The same samples, read as what each rank takes in a window's steps, of whichever chunks.
+  void ReadParcels(const TestFiles& files) {
+    loads.assign(kNodes, {});
+    for (std::size_t first = 0; first < steps.size(); first += kSteps) {
+      for (std::size_t rank = 0; rank < kRanks; ++rank) {
+        std::vector<Load>& of_node = loads[rank / kLocal];
+        const auto number = static_cast<std::int64_t>(of_node.size());
+        Load load{static_cast<std::int64_t>(first), static_cast<std::int64_t>(first) + kSteps - 1,
+                  0, {}};
+        load.is_parcel = true;
+        load.chunk = (std::int64_t{1} << 40) + number;
+        for (std::size_t step = first; step < first + kSteps; ++step) {
+          for (Taken& taken : steps[step][rank]) {
+            const std::int64_t place = taken.record * kRecord;
+            taken = {taken.chunk, taken.record, number, load.chunk, load.bytes};
+            const char* const data = files.contents[0].data() + taken.chunk * kChunk + place;
+            load.extents.push_back({0, taken.chunk * kChunk + place, kRecord, load.bytes});
+            load.records.push_back({load.bytes, kRecord, Crc32c(0, data, kRecord)});
+            load.origins.push_back({taken.chunk, place});
+            load.bytes += kRecord;
+          }
+        }
+        of_node.push_back(std::move(load));
+      }
+    }
+  }
+
   std::vector<std::vector<std::vector<Taken>>> steps;  // by step and rank
   std::vector<std::vector<Load>> loads;                // by node
 
@@ -100,7 +128,8 @@ struct Plan {
       const auto rank = node < 0 ? random() % kRanks : node * kLocal + random() % kLocal;
       const auto of_node = rank / kLocal;
       steps[static_cast<std::size_t>(first) + random() % kSteps][rank].push_back(
-          {chunk, record, static_cast<std::int64_t>(loads[of_node].size())});
+          {chunk, record, static_cast<std::int64_t>(loads[of_node].size()), chunk,
+           record * kRecord});
       records[of_node].push_back(record);
     }
     for (std::size_t to = 0; to < kNodes; ++to) {
@@ -127,7 +156,8 @@ class StepsNode {
         random_(seed),
         memory(std::make_shared<JobMemory>(std::vector<std::int64_t>(kChunks, kChunk), "",
                                            Fingerprint{1}, files.Table(), Patient())),
-        cache(NodeCacheMemory::Create({kLocal, kWindow, kChunk, kWindow * kChunk, 0})),
+        cache(NodeCacheMemory::Create({kLocal, std::max<std::int64_t>(kWindow, kLocal),
+                                       kWindow * kChunk, kWindow * kChunk, 0})),
         cached_(files.Table(), cache.memory().header().counters, cache.ended_here()) {
     filler_ = std::thread([this] { Fill(); });
   }
@@ -155,14 +185,14 @@ class StepsNode {
         files_.contents[0].data() + taken.chunk * kChunk + taken.record * kRecord;
     const std::uint32_t checksum = Crc32c(0, expected, kRecord);
     std::string out(kRecord, '\0');
-    const std::int64_t place = taken.record * kRecord, size = kRecord, zero = 0;
-    const std::int64_t offset = taken.chunk * kChunk + place;
+    const std::int64_t size = kRecord, zero = 0;
+    const std::int64_t offset = taken.chunk * kChunk + taken.record * kRecord;
     const std::int32_t file = 0;
     Status status = 1;
     std::int64_t begin = 0;
     const GatherResult result = Gather(cache, cached_, rank, step,
-                                       {1, &taken.load, &place, &size, &checksum, &file, &offset,
-                                        out.data(), &zero, &status, 0, &taken.chunk},
+                                       {1, &taken.load, &taken.place, &size, &checksum, &file,
+                                        &offset, out.data(), &zero, &status, 0, &taken.mark},
                                        begin, kHang);
     if (result != GatherResult::kAll) EndIn("where a rank takes records");
     EXPECT_EQ(status, kGood);
@@ -213,11 +243,12 @@ class StepsNode {
 
 // Each node has room for one window only, so that its loads wait for its ranks, which wait for
 // those of other nodes, which wait for chunks of this one.
-TEST(JobStepsTest, NoNodeWaitsInACircle) {
+void RunJobs(bool reads_parcels) {
   const TestFiles files(1, kChunks * kChunk);
   for (unsigned seed = 0; seed < 12; ++seed) {
     std::mt19937 random(seed);
-    const Plan plan(files, random);
+    Plan plan(files, random);
+    if (reads_parcels) plan.ReadParcels(files);
     std::vector<std::int32_t> homes;
     for (std::int64_t i = 0; i < kChunks; ++i) {
       const auto home = static_cast<int>(random() % (kNodes + 1));
@@ -230,7 +261,9 @@ TEST(JobStepsTest, NoNodeWaitsInACircle) {
       peers.push_back({kHost, nodes.back()->memory->Serve(kHost, kSecret), kSecret});
     }
     for (int node = 0; node < kNodes; ++node) {
-      nodes[static_cast<std::size_t>(node)]->memory->SetHomes(homes, node, peers);
+      JobMemory& memory = *nodes[static_cast<std::size_t>(node)]->memory;
+      memory.SetHomes(homes, node, peers);
+      if (reads_parcels && seed % 2 == 0) memory.WantAll();
     }
     for (std::size_t node = 0; node < kNodes; ++node) {
       nodes[node]->Start(plan.loads[node], 1 + static_cast<int>(seed % 3));
@@ -266,6 +299,10 @@ TEST(JobStepsTest, NoNodeWaitsInACircle) {
     EXPECT_EQ(fallback, 0);
   }
 }
+
+TEST(JobStepsTest, NoNodeWaitsInACircle) { RunJobs(false); }
+
+TEST(JobStepsTest, NorWhereParcelsWaitForSeveralHomes) { RunJobs(true); }
 
 }  // namespace job_steps_test
 }  // namespace io

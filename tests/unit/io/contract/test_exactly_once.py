@@ -24,6 +24,7 @@ from horovod_opt.io.errors import InputError
 from horovod_opt.io.node_reader import layout, reader_process
 from horovod_opt.io.node_reader.layout import ALONG
 from horovod_opt.io.node_reads import LEAST
+from horovod_opt.io.order import parcels
 from horovod_opt.io.step_source import StepSource
 
 CHOSEN = ("chunk_samples", "shards", "window")
@@ -62,7 +63,7 @@ class Program(NamedTuple):
     """Jobs that follow each other, each from the state of the one before. Nodes read `along` bytes
     between what they take, and have `least` in a chunk that is not shuffled. `chosen`: numbers in
     the file of the samples that are wanted, of which `sizes` are; one that is wanted several times,
-    as `weights` say, several times. The file may be compressed."""
+    as `weights` say, several times. The file may be compressed. Parcels have `parcel` bytes."""
 
     sizes: list[int]
     chosen: list[int]
@@ -72,6 +73,7 @@ class Program(NamedTuple):
     least: int
     is_packed: bool
     weights: Optional[list[int]]
+    parcel: int
 
 
 @st.composite
@@ -85,7 +87,8 @@ def programs(draw: st.DrawFn) -> Program:
                "chunk_samples": draw(st.integers(1, 12))}
     if options["shuffle"]:
         chunks = -(-len(sizes) // options["chunk_samples"])
-        options |= {"shards": draw(st.integers(1, chunks)), "window": draw(st.integers(1, 6))}
+        options |= draw(st.just({"order": "ordered"}) | st.fixed_dictionaries(
+            {"shards": st.integers(1, chunks), "window": st.integers(1, 6)}))
     weights = None
     if options["shuffle"] and draw(st.sampled_from([False, False, True])):
         weights = [1, *draw(st.lists(st.integers(1, 3), min_size=len(sizes) - 1,
@@ -111,7 +114,8 @@ def programs(draw: st.DrawFn) -> Program:
             for _ in range(draw(st.integers(0, 2)))]
     return Program(sizes, chosen, options, [*jobs, job(None, 0)],
                    draw(st.sampled_from([0, 500, ALONG])),
-                   draw(st.sampled_from([1, 1000, LEAST])), is_packed, weights)
+                   draw(st.sampled_from([1, 1000, LEAST])), is_packed, weights,
+                   draw(st.sampled_from([1, 2000, parcels.BYTES])))
 
 
 class Step(NamedTuple):
@@ -204,6 +208,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(program):
         patch.setattr(layout, "ALONG", program.along)
         patch.setattr(node_reads, "ALONG", program.along)
         patch.setattr(node_reads, "LEAST", program.least)
+        patch.setattr(parcels, "BYTES", program.parcel)
         sizes = dict(zip(program.chosen, program.sizes))
         pattern = tfrecord(Path(folder) / "a.tfrecord", [
             record(number, sizes.get(number, 77)) for number in range(max(program.chosen) + 1)])

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 import horovod_opt.io as hio
 from horovod_opt.io import step_source
-from horovod_opt.io.node_reader import reader_process
+from horovod_opt.io.node_reader import chunk_reads, reader_process
 from horovod_opt.io.node_reader.member import Member
 from horovod_opt.io.node_reader.reader_process import Reader
 from horovod_opt.io.step_source import StepSource
@@ -157,7 +157,7 @@ def test_of_an_epoch_that_was_left_nothing_is_gone_through(pattern, monkeypatch,
     by_reader: list[list[int]] = []  # epochs of loads, of each loop
     by_rank: set[int] = set()
     is_left = [threading.Event() for _ in range(4)]
-    in_pieces = step_source.schedule_in_pieces
+    in_pieces = chunk_reads.schedule_in_pieces
 
     def one_by_one(order, batches, epoch, ranks, with_masks, dealt):
         mine: list[int] = []
@@ -173,7 +173,7 @@ def test_of_an_epoch_that_was_left_nothing_is_gone_through(pattern, monkeypatch,
                 mine.append(epoch)
                 yield type(loads)(*(column[i:i + 1] for column in loads[:3]))
 
-    monkeypatch.setattr(step_source, "schedule_in_pieces", one_by_one)
+    monkeypatch.setattr(chunk_reads, "schedule_in_pieces", one_by_one)
     with hio.open(pattern, seed=1, chunk_samples=2, shards=1, window=1) as data:
         source = StepSource(data, 2, None, "spread")
         for loop in range(3):

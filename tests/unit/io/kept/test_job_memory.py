@@ -2,85 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import threading
-from pathlib import Path
 
 import pytest
-from data_sets import tfrecord
 from events import MINUTE, thread_names, wait_until
+from kept_reads import (
+    ORDER,
+    SAMPLES,
+    SIZE,
+    WHOLE,
+    flip,
+    read,
+    take_epoch,
+    take_numbers,
+    total,
+)
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
 from horovod_opt.io.decoder import read_step
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.node_reader import reader_process
 from horovod_opt.io.step_source import StepSource
-
-SIZE, SAMPLES, FRAME = 3000, 1200, 16
-WHOLE = SAMPLES * (SIZE + FRAME)
-ORDER = {"seed": 5, "chunk_samples": 20, "shards": 4, "window": 3}
-
-
-@pytest.fixture
-def pattern(tmp_path, monkeypatch) -> str:
-    """Records in three files, that are read though they are in the page cache."""
-    monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
-    (tmp_path / "data").mkdir()
-    per_file = SAMPLES // 3
-    for file in range(3):
-        tfrecord(tmp_path / "data" / f"{file}.tfrecord", (
-            number.to_bytes(4, "little") * (SIZE // 4)
-            for number in range(file * per_file, (file + 1) * per_file)))
-    return str(tmp_path / "data" / "*.tfrecord")
-
-
-def take_epoch(data, source) -> list[list[int]]:
-    """Samples of each step, as their bytes say."""
-    steps = []
-    for step in source.samples(source.begin()):
-        records = read_step(data, source.member, step, True).samples.plain()
-        assert [int.from_bytes(record[:4], "little") for record in records] == (
-            step.samples.tolist())
-        assert all(record == record[:4] * (SIZE // 4) for record in records)
-        steps.append(step.samples.tolist())
-        data.advance(step.info.epoch, step.info.end)
-    return steps
-
-
-def read(pattern: str, nodes: int, local: int, epochs: int = 3, loaders: bool = False,
-         between=lambda data, rank, epoch: None, state: dict | None = None, **options):
-    """Samples of each step of each rank, and what each node counted when all were through.
-    `loaders`: each epoch has one of its own. `between` is called before each, by all ranks."""
-    through = threading.Barrier(nodes * local)
-
-    def on_rank(open_data, rank: int):
-        with open_data(pattern, **{**ORDER, **options}) as data:
-            if state is not None:
-                data.load_state_dict(state)
-            steps, source = [], None
-            for epoch in range(epochs):
-                if source is None or loaders:
-                    source = StepSource(data, 10, None, "spread", None if loaders else epochs)
-                through.wait(MINUTE)
-                between(data, rank, epoch)
-                through.wait(MINUTE)
-                steps += take_epoch(data, source)
-                through.wait(MINUTE)
-                stats = data.stats()
-                if loaders:
-                    source.close()
-            through.wait(MINUTE)
-            return steps, stats
-
-    steps, stats = zip(*succeeded(in_job(nodes * local, on_rank, local)))
-    return list(steps), list(stats[::local])
-
-
-def total(stats: list[dict], name: str) -> int:
-    return sum(node[name] for node in stats)
 
 
 @pytest.mark.parametrize("nodes, local", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)])
@@ -201,16 +145,6 @@ def test_several_nodes_need_checksums(pattern, tmp_path):
         assert data.stats()["node_bytes_read"] == 20 * len(b"file")
 
 
-def flip(pattern: str, number: int) -> None:
-    """A byte of a record."""
-    path = Path(pattern).parent / f"{number // 400}.tfrecord"
-    status = path.stat()
-    with open(path, "r+b") as file:
-        file.seek(number % 400 * (SIZE + FRAME) + 12 + 100)
-        file.write(b"\xff")
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_damaged_record_is_left_out_as_without_a_cache(pattern, nodes):
     hio.open(pattern).close()  # has the index
@@ -218,20 +152,7 @@ def test_a_damaged_record_is_left_out_as_without_a_cache(pattern, nodes):
     for number in bad:
         flip(pattern, number)
 
-    def on_rank(open_data, rank: int):
-        with open_data(pattern, **ORDER, bad="skip", cache=2 * WHOLE) as data:
-            source = StepSource(data, 10, None, "spread", 2)
-            taken = []
-            for _ in range(2):
-                for step in source.samples(source.begin()):
-                    samples = read_step(data, source.member, step, True).samples
-                    taken += [int.from_bytes(record[:4], "little") for record in samples.plain()]
-                    data.advance(step.info.epoch, step.info.end)
-            through.wait(MINUTE)
-            return taken, data.stats()
-
-    through = threading.Barrier(nodes)
-    taken, stats = zip(*succeeded(in_job(nodes, on_rank, 1)))
+    taken, stats = take_numbers(pattern, nodes, bad="skip", cache=2 * WHOLE, **ORDER)
     good = sorted(set(range(SAMPLES)) - set(bad))
     assert sorted(sum(taken, [])) == sorted(2 * good)
     # The chunks with these records have no place; all others are kept.
