@@ -90,7 +90,9 @@ def test_ranks_that_have_opened_other_data_say_so(pattern, ranks):
     assert "seed differs between the ranks: 0 on rank 0; 1 on rank 1" in str(results[0])
 
 
-def test_what_is_kept_stays_and_what_another_node_kept_is_read_again(pattern, ranks, monkeypatch):
+@pytest.mark.parametrize("order", ["window", "ordered"])
+def test_what_is_kept_stays_and_what_another_node_kept_is_read_again(
+        pattern, ranks, monkeypatch, order):
     """Each rank is a node; one of the two is left."""
     monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
     monkeypatch.setattr(nodes, "find", lambda ranks: nodes.Node((ranks.rank,), 0))
@@ -100,7 +102,7 @@ def test_what_is_kept_stays_and_what_another_node_kept_is_read_again(pattern, ra
 
     def of_two(communication) -> list[int]:
         ranks(communication)
-        data = hio.open(pattern, seed=1, chunk_samples=4, elastic=True, cache="1MiB")
+        data = hio.open(pattern, seed=1, chunk_samples=4, elastic=True, cache="1MiB", order=order)
         opened[communication.rank] = data
         source = StepSource(data, 5, None, "spread")
         # Threads that keep chunks may come later than an epoch's end.
