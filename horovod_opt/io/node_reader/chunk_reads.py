@@ -46,8 +46,7 @@ class ChunkReads:
         take = take_steps(epoch.order, batches, epoch.epoch, begin, end, shares.dealt, shares.own)
         self._queue.feed_until(epoch.base + end - 1)
         steps = epoch.base + np.repeat(np.arange(begin, end), batches.size(begin, shares.own))
-        loads, places = self._member.locate(steps, take.samples)
-        return Located(end, take, loads, places, self._member.chunks_of(take.samples))
+        return Located(end, take, *self._member.locate(steps, take.samples))
 
     def _pieces(self, epoch: Epoch, with_masks: bool = False) -> Iterator[Loads]:
         shares = self._shares

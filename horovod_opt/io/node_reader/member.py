@@ -102,15 +102,15 @@ class Member:
             self.next_load = begin + len(chunk)
 
     def locate(self, steps: int | np.ndarray, samples: np.ndarray
-               ) -> tuple[np.ndarray, np.ndarray]:
+               ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where samples (int64[k]) of this step, or of steps (int64[k], ascending), are: loads
-        int64[k], places in chunk buffers int64[k, P].
+        int64[k], places in chunk buffers int64[k, P]; and their chunks, int64[k].
 
         Raises InputError for a sample that is not among the loads that were fed for the step.
         """
         samples = np.ascontiguousarray(samples, np.int64)
         if not len(samples):  # so perhaps nothing was fed
-            return samples, np.zeros((0, len(self._index.size[:1].T)), np.int64)
+            return samples, np.zeros((0, len(self._index.size[:1].T)), np.int64), samples
         steps = np.broadcast_to(steps, samples.shape)
         with self._lock:
             begins = [placement.first_step for placement in self._placements]
@@ -121,7 +121,7 @@ class Member:
             pieces = [self._placements[which[begin]].find(
                 steps[begin:end], samples[begin:end], self._index.size[samples[begin:end]])
                 for begin, end in zip([0, *ends], ends)]
-        return tuple(map(np.concatenate, zip(*pieces)))
+        return *map(np.concatenate, zip(*pieces)), samples // self._chunk_samples
 
     def take(self, step: int, samples: np.ndarray) -> StepRecords:
         """The bytes of these samples (int64[k]), which the rank needs in this step. Waits asleep
@@ -132,7 +132,7 @@ class Member:
         """
         cache = self._here()
         samples = np.ascontiguousarray(samples, np.int64)
-        records = self._located(samples, *self.locate(step, samples), self.chunks_of(samples))
+        records = self._located(samples, *self.locate(step, samples))
         buffer = np.empty(records.bytes, np.uint8)
         status = cache.gather(self.rank, step, records, buffer).reshape(records.size.shape)
         return StepRecords(step, samples, buffer, records.begin, records.size, status,
@@ -189,10 +189,6 @@ class Member:
                 yield StepBytes(samples[part], waiting.popleft(), status[:, np.newaxis],
                                 is_good or not status.any())
                 begin = end
-
-    def chunks_of(self, samples: np.ndarray) -> np.ndarray:
-        """By their numbers, int64[k]."""
-        return samples // self._chunk_samples
 
     def _located(self, samples: np.ndarray, loads: np.ndarray, places: np.ndarray,
                  chunks: np.ndarray) -> LocatedRecords:

@@ -71,7 +71,7 @@ def _try(nodes: Nodes, data: dict[str, str], folder: Path, chance: random.Random
     fixed: dict[str, Any] = {"seed": chance.randrange(100), "order": order,
                              "chunk_samples": chance.choice([3, 10, 40])}
     if order == "ordered":  # in less memory than the data has, little can be read ahead
-        fixed["memory"] = chance.choice([None, "3MiB"])
+        fixed["memory"] = chance.choice([None, "4MiB"])
     else:
         fixed |= {"shards": chance.randint(1, 4), "window": chance.randint(1, 4)}
     pattern = data[chance.choice(FORMATS)]
@@ -79,7 +79,7 @@ def _try(nodes: Nodes, data: dict[str, str], folder: Path, chance: random.Random
     state, taken = None, Counter()
     faults = [chance.choice(FAULTS[1:]) for _ in range(chance.randint(0, 2))] + ["none"]
     for attempt, fault in enumerate(faults):
-        kept = {"cache": chance.choice([None, "512KiB", "2MiB", "16MiB", "16MiB"]),
+        kept = {"cache": chance.choice([None, "1MiB", "5MiB", "32MiB", "32MiB"]),
                 "deal": chance.choice(["node", "job"])}
         ranks = chance.sample(range(NODES), chance.randint(1, NODES))
         job = Job([ADDRESS.format(0, node + 1).partition("/")[0] for node in ranks], pattern,

@@ -52,12 +52,13 @@ def test_every_sample_once_in_each_epoch_though_nobody_counts(tfrecords):
         assert data.stats()["samples"] == 2 * COUNT
 
 
-def test_what_is_kept_comes_from_other_nodes(tfrecords, monkeypatch):
+@pytest.mark.parametrize("order", ["window", "ordered"])
+def test_what_is_kept_comes_from_other_nodes(tfrecords, monkeypatch, order):
     monkeypatch.setattr(reader_process, "LEAVE_CACHED", False)
     through = threading.Barrier(2)
 
     def on_rank(open_data, rank: int):
-        with open_data(tfrecords, seed=5, chunk_samples=16, cache="1MiB") as data:
+        with open_data(tfrecords, seed=5, chunk_samples=16, cache="1MiB", order=order) as data:
             ds = hio.tensorflow.dataset(data, 16, epochs=3)
             epochs = [loop(ds) for _ in range(3)]
             through.wait(MINUTE)

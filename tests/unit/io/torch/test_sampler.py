@@ -46,13 +46,14 @@ def test_the_place_is_what_was_handed_out(pattern, workers, options):
 
 
 @pytest.mark.parametrize("workers, options", KINDS)
-@pytest.mark.parametrize("batches", [1, 5, 11, 13])
-def test_goes_on_where_the_state_was_saved(pattern, workers, options, batches):
-    with hio.open(pattern, seed=5, chunk_samples=4) as data:
+@pytest.mark.parametrize("batches, order", [
+    (1, "window"), (5, "window"), (5, "ordered"), (11, "window"), (13, "window")])
+def test_goes_on_where_the_state_was_saved(pattern, workers, options, batches, order):
+    with hio.open(pattern, seed=5, chunk_samples=4, order=order) as data:
         loop = iter(loader_of(data, workers, **options))
         before = [next(loop).tolist() for _ in range(batches)]
         state = json.loads(json.dumps(data.state_dict()))
-    with hio.open(pattern, seed=5, chunk_samples=4) as data:
+    with hio.open(pattern, seed=5, chunk_samples=4, order=order) as data:
         data.load_state_dict(state)
         rest = [batch.tolist() for batch in loader_of(data, workers)]
         if batches < 13:
