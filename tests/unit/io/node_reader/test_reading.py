@@ -393,6 +393,7 @@ def test_steps_of_several_pieces_are_located_together(tmp_path):
         node.feed(Loads.of([(1, 2, 2)]))
         loads, places, chunks = node.members[0].locate(np.array([0, 1, 2]), np.array([2, 0, 1]))
         assert loads.tolist() == [0, 1, 2] and places.shape == (3, 1)
+        assert chunks.tolist() == [2, 0, 1]
         with pytest.raises(InputError, match="step 1 takes sample 1 of chunk 1, which this node"):
             node.members[0].locate(np.array([0, 1]), np.array([2, 1]))
 
