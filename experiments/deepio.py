@@ -29,6 +29,15 @@ and of what the rank with the least of it gets. The source's own measure, by whi
 built: windows ask no more of storage, and their order can be repeated.
 
 The source trained AlexNet, with all of the data, half and a quarter of it in memory at a time.
+
+Figures 10 to 12 of the source have no numbers that are known here, so ours stand alone (`--reads`):
+how much one, two and four nodes read in a second, a rank on each, by pipeline, and where the time
+goes. 4,096 records of 32 KiB are on a simulated parallel file system of 40 MiB/s in all, which
+takes 1 ms for a request and 2 ms to go back in a file; a node may hold half of the data. `hio,
+kept, ordered` has cache= of 0.6 of that, so one node keeps 0.3 of the data, two 0.6 and four all,
+and order="ordered". Data is cold at first; the others are as in the benchmark of input pipelines
+(docs/lab/io-bench.md), where tf.data reads files in a random order through a buffer, and DataLoader
+records of an LMDB in any order.
 """
 
 from __future__ import annotations
@@ -46,8 +55,9 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from study import Study
 
-from graph_analysis.palette import BLUE, GREY
+from graph_analysis.palette import BLUE, COLOURS, GREY
 from horovod_lab.io.peers.orders import BATCH, ORDERS, RANKS, Shares
+from horovod_lab.io.testbeds import reading_nodes
 from horovod_lab.measuring import documents
 from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.literature import GROUP_RL, WINDOWED_ACCURACY
@@ -75,9 +85,14 @@ class Trainings:
         parser.add_argument("--samples", type=positive, default=64_000, metavar="N",
                             help="(%(default)s)")
         parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="(%(default)s)")
+        parser.add_argument("--reads", action="store_true",
+                            help="measure what nodes read, as root, and keep the trainings that "
+                            "were recorded before")
 
     def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
         console = Console(stderr=True)
+        if options.reads:
+            return add_reads(folder / f"{FILE}.json", console)
         document = documents.new(FILE, ["python", "experiments/deepio.py"])
         document |= {"samples": options.samples, "ranks": RANKS, "batch": BATCH,
                      "epochs": EPOCHS, "orders": []}
@@ -97,6 +112,25 @@ class Trainings:
         documents.save(folder / f"{FILE}.json", document)
         show(section(document), folder)
         return 0
+
+
+def add_reads(path: Path, console: Console) -> int:
+    """To the document of trainings."""
+    document = documents.load(path, FILE)
+    start, reads = time.monotonic(), []
+    try:
+        with end_as_by_ctrl_c():
+            for row in reading_nodes.measure():
+                reads.append(row)
+                console.print(f"{row['pipeline']}: {row.get('absence') or row['nodes']}")
+    except KeyboardInterrupt:
+        console.print("Interrupted: what was recorded is kept.")
+        return INTERRUPTED
+    document |= {"reads": reads, "reads_started": documents.now(),
+                 "reads_seconds": round(time.monotonic() - start, 1)}
+    documents.save(path, document)
+    show(section(document), path.parent)
+    return 0
 
 
 def measure(name: str, samples: int, seeds: int) -> dict[str, Any]:
@@ -182,12 +216,56 @@ def section(document: dict[str, Any]) -> Section:
              *(show_percent(row["accuracy"][network]) for network in NETWORKS))
             for row in document["orders"]]
     seeds = len(document["orders"][0]["accuracy"]["with"])
+    reads = document.get("reads", [])
     return Section(STUDY.title, STUDY.description, [Grid(
         "Accuracy by order", (
             "order", "relative entropy, %", "of what a rank gets, %",
             "classes in a rank's batch, % of independent draws", "with batch normalization, %",
             "without, %"), rows,
-        f"Means of {seeds} seeds, smallest to largest.")], [picture(document)])
+        f"Means of {seeds} seeds, smallest to largest."), *([reads_grid(reads)] if reads else [])],
+        [picture(document), *([reads_picture(reads)] if reads else [])])
+
+
+def rate(row: dict[str, Any]) -> float:
+    """MB that all nodes take in a second of the epochs behind the first."""
+    later = row["epochs"][1:]
+    data = reading_nodes.RECORDS.count * reading_nodes.RECORDS.size
+    return data * len(later) / sum(epoch["seconds"] for epoch in later) / 1e6
+
+
+def reads_grid(reads: Sequence[dict[str, Any]]) -> Grid:
+    rows = []
+    for row in reads:
+        if "absence" in row:
+            rows.append((row["pipeline"], *("",) * 7, f"not measured: {row['absence']}"))
+            continue
+        last = row["epochs"][-1]
+        data = reading_nodes.RECORDS.count * reading_nodes.RECORDS.size
+        rows.append((row["pipeline"], str(row["nodes"]), f"{row['first_batch_seconds']:.1f}",
+                     f"{row['epochs'][0]['seconds']:.1f}", f"{rate(row):.0f}",
+                     f"{last['bytes'] / data:.2f}", f"{reading_nodes.storage_seconds(last):.1f}",
+                     f"{last['cpu_seconds']:.1f}", f"{row['load']:.0f}"))
+    return Grid("What nodes read", (
+        "pipeline", "nodes", "first batch, s", "first epoch, s", "later epochs, MB/s of all nodes",
+        "from storage in the last, times the data", "storage at work in it, s",
+        "processor time of ranks in it, s", "load of the machine before"), rows,
+        "The first batch counts from when ranks begin to open the data. One job each.")
+
+
+def reads_picture(reads: Sequence[dict[str, Any]]) -> Picture:
+    figure = Figure(figsize=(8.0, 4.0), layout="constrained")
+    axis = figure.subplots()
+    for number, name in enumerate(dict.fromkeys(row["pipeline"] for row in reads
+                                                if "absence" not in row)):
+        rows = [row for row in reads if row["pipeline"] == name]
+        axis.plot([row["nodes"] for row in rows], [rate(row) for row in rows], "o-",
+                  color=COLOURS[number], label=name)
+    axis.set(xlabel="nodes", ylabel="MB/s of all nodes", yscale="log")
+    axis.set_xticks(reading_nodes.NODES, list(map(str, reading_nodes.NODES)))
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+    return Picture(f"{FILE}-reads", STUDY.title, "What nodes take in a second of the epochs behind "
+                   "the first, by pipeline.", figure)
 
 
 def picture(document: dict[str, Any]) -> Picture:
@@ -226,7 +304,8 @@ def losses(found: Sequence[dict[str, Any]]) -> Iterator[Beside]:
                     f"{name}, {network} batch normalization")
 
 
-STUDY = Study(name=FILE, text=__doc__, repeats=("Figures 7 and 8 of Zhu et al. 2018",),
+STUDY = Study(name=FILE, text=__doc__, repeats=(
+    "Figures 7, 8 and 10 to 12 of Zhu et al. 2018",),
               measurement=Trainings(), compare=compare)
 
 if __name__ == "__main__":

@@ -43,6 +43,9 @@ PEERS = {peer.name: peer for peer in (
     Peer("litdata", "litData", "streaming_datasets", "LitData", "litdata", ("litdata", "torch")),
 )}
 
+# Of several nodes, whose memory holds the data.
+KEEPING = Peer("hio-kept", "hio, kept, ordered", "hio", "KeepingHio", "tfrecord", ("torch",))
+
 
 def stream_of(peer: Peer, place: Place) -> Stream:
     """Opens it on this rank."""

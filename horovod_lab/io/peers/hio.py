@@ -13,6 +13,7 @@ from horovod_lab.io.peers.stream import Place, Stream, join_process_group
 # Of what a node may hold its node cache gets what these leave.
 CACHE = 0.1  # of it, for the page cache
 RANK = 3 << 20  # bytes that each rank's program may grow by
+KEPT, READ = 0.6, 0.2  # of what a node may hold: for what it keeps, and for its reader
 
 
 class Hio(Stream):
@@ -39,6 +40,25 @@ class Hio(Stream):
                 self._open(memory, shards=current.shards, chunk_samples=current.chunk_samples // 2)
             else:
                 raise
+
+    def epoch(self, number: int) -> Iterator[list[bytes]]:
+        return iter(self._loader)
+
+    def close(self) -> None:
+        self._data.close()
+
+
+class KeepingHio(Stream):
+    """Nodes keep what they have room for, all of the data if they can, and shuffle all of it."""
+
+    def __init__(self, place: Place):
+        join_process_group(place)
+        data_bytes = sum(path.stat().st_size for path in place.folder.glob("*.tfrecord"))
+        self._data = hio.open(
+            pattern_of(place.folder), seed=1, order="ordered", memory=int(READ * place.memory),
+            cache=min(int(KEPT * place.memory), int(1.1 * data_bytes / place.nodes)))
+        self._loader = hio.torch.loader(self._data, batch_size=place.batch, workers=place.workers,
+                                        epochs=place.epochs)
 
     def epoch(self, number: int) -> Iterator[list[bytes]]:
         return iter(self._loader)

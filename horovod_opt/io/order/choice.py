@@ -22,6 +22,9 @@ AHEAD_PART, AHEAD_LEAST, AHEAD_WITHIN = 4, 64 << 20, 8
 # Nobody has said yet how large batches are; what is needed hardly depends on it, as long as they
 # are small beside windows.
 BATCHES, BATCH_BYTES = (64, 37), 16 << 20  # of a rank
+# Where all is shuffled together, chunks are what nodes keep and read in the data's order: several
+# threads read large ones in turn, and small ones all at once, back and forth.
+ONE_WINDOW_CHUNKS = 32  # at least, down to 64 KiB: several nodes share them
 
 
 class Given(NamedTuple):
@@ -100,7 +103,8 @@ def one_window(data: DataSize, chunk_samples: Optional[int] = None, seed: int = 
                identity: bytes = bytes(IDENTITY_BYTES)) -> Order:
     """All of the data: any permutation of its samples, whatever memory there is."""
     if chunk_samples is None:
-        chunk_samples = default_chunk_samples(data.samples, data.bytes, None, data.are_files)
+        chunk_samples = default_chunk_samples(data.samples, data.bytes, 1, data.are_files,
+                                              few_chunks=ONE_WINDOW_CHUNKS)
     order = Order(data.samples, chunk_samples, 1, 1, seed, identity)
     return replace(order, window=order.chunks)
 

@@ -21,16 +21,18 @@ DEFAULT_BYTES = 3 << 29  # 1.5 GiB in all nodes together; changing windows needs
 
 
 def default_chunk_samples(samples: int, data_bytes: int, shards: Optional[int] = None,
-                          are_files: bool = False, shuffle: bool = True) -> int:
-    """As many samples as 4 MiB hold on average, at least 1; to shuffle less than a GiB, a 256th of
-    it, or what 64 KiB hold; or fewer, if all shards then have equally many chunks. None: as many
-    shards as are the default. `are_files`: 4 samples, or what 64 KiB hold, if that is less.
+                          are_files: bool = False, shuffle: bool = True,
+                          few_chunks: int = FEW_CHUNKS) -> int:
+    """As many samples as 4 MiB hold on average, at least 1; to shuffle less than a GiB, one of
+    `few_chunks` parts of it, or what 64 KiB hold; or fewer, if all shards then have equally many
+    chunks. None: as many shards as are the default. `are_files`: 4 samples, or what 64 KiB hold, if
+    that is less.
 
     Shards that are longer than others go on alone at the end of an epoch, and all nodes read of
     them."""
     chunk_bytes = CHUNK_BYTES
     if shuffle:
-        chunk_bytes = min(CHUNK_BYTES, max(SMALL_CHUNK_BYTES, data_bytes / FEW_CHUNKS))
+        chunk_bytes = min(CHUNK_BYTES, max(SMALL_CHUNK_BYTES, data_bytes / few_chunks))
     most = chunk_bytes * samples / max(data_bytes, 1)
     if are_files:
         most = min(most, max(FILES, FILES_BYTES * samples / max(data_bytes, 1)))

@@ -49,12 +49,19 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
     assert check_job(tmp_path, batch) == 1
 
 
-@pytest.mark.parametrize("framework", ["torch", by_hand("tensorflow")])
-def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework):
-    """Each has a reader, and its rank is the one that reads."""
+KEPT = {"cache": "1MiB"}
+
+
+@pytest.mark.parametrize("framework, options_of_open", [
+    ("torch", {}), by_hand("tensorflow", {}), by_hand("torch", KEPT),
+    by_hand("torch", {**KEPT, "order": "ordered"}),
+    by_hand("tensorflow", {**KEPT, "order": "ordered"})],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else None)
+def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework, options_of_open):
+    """Each has a reader, and its rank is the one that reads; what it keeps goes with it."""
     need(framework, "gloo")
     options = elastic(tmp_path, "h1:1\nh2:1\n", most=3, interface="eth0")
-    batch = {"global_batch_size": 10}
+    batch = {"global_batch_size": 10, "open": options_of_open}
     keys = tmp_path / "ssh"
     keys.mkdir()
     with hosts_or_skip(keys, 4) as hosts:

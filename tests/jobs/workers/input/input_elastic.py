@@ -1,7 +1,8 @@
 """Trains elastically on files: a rank dies between two commits, a third rank comes, and goes again.
 
-FOLDER DATA FRAMEWORK BATCH RANK HOST...: BATCH is the size of a batch for hio.*.loader, as JSON;
-RANK dies; four hosts, of which the job has the first two at first.
+FOLDER DATA FRAMEWORK BATCH RANK HOST...: BATCH is the size of a batch for hio.*.loader, as JSON,
+and perhaps `open`, options of hio.open; RANK dies; four hosts, of which the job has the first two
+at first.
 Each process notes the steps that it has committed; what it took after its last commit does not
 count. Whoever is rank 0 then saves a version with what was committed, by a BurstBuffer.
 """
@@ -28,7 +29,7 @@ STEP_SECONDS = 0.05  # the launcher looks for hosts every second
 
 hvd = importlib.import_module(f"horovod.{FRAMEWORK}")
 hvd.init()
-data = hio.open(PATTERN, seed=1, chunk_samples=8, elastic=True)
+data = hio.open(PATTERN, seed=1, chunk_samples=8, elastic=True, **BATCH.pop("open", {}))
 died = FOLDER / "died"
 pending: list[dict] = []  # steps since the last commit
 buffers: list[hio.BurstBuffer] = []  # of rank 0 one
