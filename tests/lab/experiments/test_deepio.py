@@ -85,6 +85,23 @@ def test_what_is_lost_to_a_full_shuffle():
     assert shown.pictures[0].name == "deepio"
 
 
+def test_what_nodes_read_is_beside_the_trainings():
+    def epoch(seconds: float) -> dict:
+        return {"seconds": seconds, "cpu_seconds": 1.5, "bytes": 1 << 26, "requests": 9,
+                "inversions": 100}
+
+    reads = [{"pipeline": "hio", "nodes": nodes, "load": 3.2, "first_batch_seconds": 4.04,
+              "is_complete": True, "epochs": [epoch(9), epoch(3 / nodes), epoch(1 / nodes)]}
+             for nodes in (1, 2)]
+    reads.append({"pipeline": "another", "absence": "no other: not here"})
+    shown = deepio.section({"orders": [row("full shuffle", 0.8, 0.7)], "reads": reads})
+    assert shown.grids[1].rows == [
+        ("hio", "1", "4.0", "9.0", "67", "0.50", "1.8", "1.5", "3"),
+        ("hio", "2", "4.0", "9.0", "134", "0.50", "1.8", "1.5", "3"),
+        ("another", *("",) * 7, "not measured: no other: not here")]
+    assert [picture.name for picture in shown.pictures] == ["deepio", "deepio-reads"]
+
+
 def test_a_network_learns(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(deepio, "CLASSES", 4)

@@ -36,12 +36,13 @@ def test_who_reads_what(capsys, tmp_path, monkeypatch):
     assert "<svg" in picture.read_text()
 
 
+@pytest.mark.parametrize("order", ["window", "ordered"])
 @pytest.mark.parametrize("part", [0, 0.5, 1])
-def test_what_a_cache_saves(capsys, part):
+def test_what_a_cache_saves(capsys, part, order):
     """Four nodes keep a part of 1.1 GB for each other: of that each has a quarter itself."""
     cache = int(275_000_000 * part) + 2_000_000 * (part == 1) or 1
     assert main(["io", "order", "--samples", "10000", "--ranks", "8", "--nodes", "4",
-                 "--cache", str(cache)]) == 0
+                 "--cache", str(cache), "--order", order]) == 0
     text = capsys.readouterr().out
     units = {"bytes": 1, "MB": 1e6, "GB": 1e9}
     kept, _, first, _, later, network = (
@@ -51,6 +52,22 @@ def test_what_a_cache_saves(capsys, part):
     assert first == pytest.approx(1)
     assert later == pytest.approx(1 - part, abs=0.02)
     assert network == pytest.approx(0.75 * part, abs=0.05)
+
+
+def test_all_samples_together_need_little_memory_and_see_all_classes(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    options = ["io", "order", "--samples", "20000", "--ranks", "8", "--nodes", "4", "--order",
+               "ordered"]
+    assert main(options) == 0
+    text = capsys.readouterr().out
+    assert "in 527 chunks of 38; shards 1, window 527" in text
+    assert len(re.findall("Relative entropy.*: 100.0% measured", text)) == 2
+    assert re.search(r"independent draws [\d.]+: (0.99|1.0\d)$", text, re.MULTILINE)
+    assert "A node needs at most 14.1 MB at once" in text  # two ranks' batches of 64
+    assert "Read again in each later epoch: 2.2 GB, nothing with --cache 55" in text
+    for more in (["--window", "3"], ["--shards", "2"], ["--no-shuffle"], ["--svg", "a.svg"]):
+        assert main([*options, *more]) == 2
+        assert "--order ordered has one window of all samples" in capsys.readouterr().err
 
 
 def test_dealt_to_the_whole_job_ranks_see_all_files(capsys, monkeypatch):
