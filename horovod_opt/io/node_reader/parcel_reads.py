@@ -106,7 +106,7 @@ class ParcelReads:
             marks[found.number, number] = found.mark
             rows.append((found.number * len(of_node) + number, samples, found.place))
         load, samples, places = map(np.concatenate, zip(*rows))
-        sequence = np.argsort(load, kind="stable")
+        sequence = np.lexsort((samples, load))
         return ParcelLoads(
             marks.ravel(), np.repeat(firsts + epoch.base, len(of_node)),
             np.repeat(lasts + epoch.base, len(of_node)),

@@ -86,7 +86,8 @@ class Parcels(NamedTuple):
 
     def places(self, begin: int, end: int, samples: np.ndarray, size: np.ndarray) -> ParcelPlaces:
         """`samples` (int64[k], with parts of `size` bytes, int64[k, P]) are what a rank takes in
-        the steps `begin` to `end` - 1, which are whole parcels and of one size."""
+        the steps `begin` to `end` - 1, which are whole parcels and of one size. In a parcel they
+        come in the data's order: what is read from storage is not read back and forth."""
         if not len(samples):
             return ParcelPlaces(samples, np.zeros(size.shape, np.int64), samples)
         per_step = len(samples) // (end - begin)
@@ -94,9 +95,11 @@ class Parcels(NamedTuple):
         place = np.arange(len(samples))
         number = place // per_parcel
         first = np.arange(0, len(samples), per_parcel)
-        ends = np.cumsum(size.reshape(-1)).reshape(size.shape)
-        place_in_all = ends - size
-        in_parcel = place_in_all - place_in_all[first, 0][number][:, np.newaxis]
+        sequence = np.lexsort((samples, number))
+        sorted_size = size[sequence]
+        before = np.cumsum(sorted_size.reshape(-1)).reshape(size.shape) - sorted_size
+        in_parcel = np.empty_like(before)
+        in_parcel[sequence] = before - before[first, 0][number][:, np.newaxis]
         in_parcel[size == 0] = 0  # nothing is nowhere
         weight = (place % per_parcel * 2 + 1) * _MIX
         mark = np.add.reduceat((samples + 1) * weight, first) & _LARGEST

@@ -86,6 +86,7 @@ def test_ranks_find_their_samples_where_the_reader_puts_them(job, data):
                 entry = slice(*extents.begin[i:i + 2])
                 places, lengths = extents.place[entry], extents.length[entry]
                 assert places.tolist() == [0, *np.cumsum(lengths)][:-1 if len(lengths) else 0]
+                assert (np.diff(extents.offset[entry]) > 0).all()  # nobody goes back
                 assert lengths.sum() == extents.bytes[i] <= room.largest
                 loads[1000 + len(loads)] = (piece.chunk[i], piece.first[i], piece.last[i],
                                             dict(zip(extents.offset[entry], places)))
