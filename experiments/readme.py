@@ -20,12 +20,11 @@ import lmdbio
 import many_cores
 import networks
 import pytorch_ddp
+import scaling
 import step_breakdown
-import strong_scaling
 import summit
 import tensorflow_io
 import tf_cnn_benchmarks
-import weak_scaling
 from study import PICTURE, RESULTS, Study, here, read
 
 from horovod_lab.bench.training.scaling_pictures import tables
@@ -34,8 +33,8 @@ from horovod_lab.measuring.present import markdown_table
 README = Path(__file__).with_name("README.md")
 # In the order of the source; the last three have others.
 STUDIES = tuple(module.STUDY for module in (
-    lmdbio, weak_scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
-    context_switches, gs_interval, strong_scaling, graph_analysis_cost, cis_window, networks,
+    lmdbio, scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
+    context_switches, gs_interval, graph_analysis_cost, cis_window, networks,
     tf_cnn_benchmarks, summit, tensorflow_io, alexnet, deepio))
 
 HEAD = """\
@@ -52,7 +51,7 @@ HPC Systems*, MASCOTS 2018.
 
     make experiments                                  # the short ones
     make experiments EXPERIMENTS="networks summit"    # these
-    .venv/bin/python experiments/weak_scaling.py --help
+    .venv/bin/python experiments/scaling.py --help
 
 Each leaves JSON files and pictures in `results/NAME/` and puts what it measured beside the source's
 figure. The source trained on up to 24,576 GPUs of Summit, a GPU and seven cores for each rank. On
@@ -124,7 +123,7 @@ def section(study: Study, documents: Sequence[dict[str, Any]], folder: Path) -> 
                   (beside.reported.label, beside.reported.text(), beside.reported.where,
                    here(beside), beside.at)
                   for beside in study.compare(documents)]), "", *tables_of_training(documents)]
-    pictures = sorted(folder.glob("*.png"), key=lambda path: (path.stem != PICTURE, path.name))
+    pictures = sorted(folder.rglob("*.png"), key=lambda path: (path.stem != PICTURE, path.name))
     return [*lines, *(line for path in pictures for line in (
         f"![{study.title} {path.stem.replace('-', ' ')}]"
         f"({Path(os.path.relpath(path, README.parent)).as_posix()})", ""))]

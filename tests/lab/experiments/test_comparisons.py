@@ -15,13 +15,12 @@ import cpu_usage
 import gs_interval
 import lmdbio
 import networks
+import scaling
 import step_breakdown
-import strong_scaling
 import study
 import summit
 import tensorflow_io
 import tf_cnn_benchmarks
-import weak_scaling
 
 from horovod_lab.report.source import Beside
 from horovod_lab.simulate.summit import FIGURES
@@ -39,8 +38,8 @@ def entry(series: str, images: float, **changed: object) -> dict:
             "breakdown": None, "stats": None if series == LIMIT else [stats], **changed}
 
 
-def bench(*measurements: dict) -> list[dict]:
-    return [{"kind": "bench", "measurements": list(measurements)}]
+def bench(*measurements: dict, scaling: str = "weak") -> list[dict]:
+    return [{"kind": "bench", "measurements": list(measurements), "settings": {"scaling": scaling}}]
 
 
 def as_text(besides: list[Beside]) -> dict[str, tuple[str, str]]:
@@ -54,7 +53,7 @@ def test_weak_scaling():
         entry(LIMIT, 20.0), entry("off", 10.0), entry("gs", 11.0), entry("topo", 15.0),
         entry(LIMIT, 20.0, ranks=4), entry("off", 8.0, ranks=4),
         entry("topo", 14.0, ranks=4))
-    assert as_text(weak_scaling.compare(documents)) == {
+    assert as_text(scaling.compare(documents)) == {
         "largest gain of gs over off, %": ("up to 10", "10"),
         "largest gain of topo over off, %": ("up to 21", "75"),
         "efficiency of off at the largest number of ranks, %": ("30.3 (24,576 GPUs)", "40.0")}
@@ -98,8 +97,8 @@ def test_intervals_of_gs_that_the_noise_does_not_tell_apart_are_named():
 
 def test_strong_scaling_takes_the_best_mode_of_the_sources():
     documents = bench(entry("off", 10.0), entry("gs", 11.0), entry("topo", 12.0),
-                      entry("gs+nbcs", 19.0))
-    assert as_text(strong_scaling.compare(documents)) == {
+                      entry("gs+nbcs", 19.0), scaling="strong")
+    assert as_text(scaling.compare(documents)) == {
         "largest gain over off, strong scaling, %": ("up to 19", "20")}
 
 

@@ -1,0 +1,1 @@
+"""Files of a folder, read by their paths through one file system or another."""
