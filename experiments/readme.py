@@ -14,6 +14,7 @@ import cis_window
 import context_switches
 import cpu_usage
 import deepio
+import fanstore
 import graph_analysis_cost
 import gs_interval
 import lmdbio
@@ -31,11 +32,11 @@ from horovod_lab.bench.training.scaling_pictures import tables
 from horovod_lab.measuring.present import markdown_table
 
 README = Path(__file__).with_name("README.md")
-# In the order of the source; the last three have others.
+# In the order of the source; the last four have others.
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
     context_switches, gs_interval, graph_analysis_cost, cis_window, networks,
-    tf_cnn_benchmarks, summit, tensorflow_io, alexnet, deepio))
+    tf_cnn_benchmarks, summit, tensorflow_io, alexnet, deepio, fanstore))
 
 HEAD = """\
 # Experiments
@@ -47,7 +48,8 @@ Virginia Tech, 2019, Chapter 6; `lmdbio` has its Chapters 3 to 5. `off` is Tenso
 `tensorflow_io` and `alexnet` have another source: S. W. D. Chien et al., *Characterizing
 Deep-Learning I/O Workloads in TensorFlow*, PDSW-DISCS 2018. So has `deepio`, of which most is
 measured nowhere: Y. Zhu et al., *Entropy-Aware I/O Pipelining for Large-Scale Deep Learning on
-HPC Systems*, MASCOTS 2018.
+HPC Systems*, MASCOTS 2018. `fanstore` has Z. Zhang et al., *FanStore: Enabling Efficient and
+Scalable I/O for Distributed Deep Learning*, 2018.
 
     make experiments                                  # the short ones
     make experiments EXPERIMENTS="networks summit"    # these
@@ -79,7 +81,8 @@ def seconds(document: dict[str, Any]) -> float:
             job["job_seconds"] for job in document["measurements"])),
         "profile": lambda: document["job"]["seconds"],
         "simulation": lambda: document["cost"]["seconds"],
-        **dict.fromkeys(("traversal", "cis-window", "deepio"), lambda: document["seconds"]),
+        **dict.fromkeys(("traversal", "cis-window", "deepio", "fanstore"),
+                        lambda: document["seconds"]),
     }[document["kind"]]()
 
 
@@ -132,7 +135,8 @@ def section(study: Study, documents: Sequence[dict[str, Any]], folder: Path) -> 
 def tables_of_training(documents: Sequence[dict[str, Any]]) -> list[str]:
     """What benchmarks of training, and of orders, measured, whole; their notes once, behind the
     tables."""
-    of_kind = {"bench": tables, "deepio": lambda document: deepio.section(document).grids}
+    of_kind = {"bench": tables, "deepio": lambda document: deepio.section(document).grids,
+               "fanstore": lambda document: fanstore.section(document).grids}
     grids = [grid for document in documents if document["kind"] in of_kind
              for grid in of_kind[document["kind"]](document)]
     notes = dict.fromkeys(grid.note for grid in grids)

@@ -30,7 +30,7 @@ IMAGES = ROOT / "build" / "images"  # the real input, made once for all experime
 SMALL = ("--pixels", "96", "--batch", "4", "--threads", "1")
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("bench", "nodes", "profile", "simulation", "traversal", "cis-window", "io-lmdb",
-         "io-stream", "io-alexnet", "deepio")
+         "io-stream", "io-alexnet", "deepio", "fanstore")
 PICTURE = "beside-the-source"
 
 

@@ -193,3 +193,19 @@ WINDOWED_ACCURACY = {part: Reported("accuracy lost to a full shuffle, points", "
 # Of an order in which so many neighbours stay together.
 GROUP_RL = {size: Reported(f"relative entropy of groups of {size}, %", "Figure 7", rl, rl, ".0f")
             for size, rl in ((4, 0.73), (16, 0.49), (256, 0.16))}
+
+# Zhang et al., "FanStore: Enabling Efficient and Scalable I/O for Distributed Deep Learning", 2018:
+# nodes with solid-state disks, InfiniBand; LZSSE8.
+FANSTORE = {
+    "folder": Reported("files/s over those of the file system below, %", "Figure 3; 6.4.1", 0.71,
+                       0.99),
+    "fuse": Reported("files/s over those by FUSE, x", "Figure 3; 6.4.1", 2.9, 4.4, ".2g", 1),
+    "links": Reported("bandwidth over what more nodes allow, %", "Figure 5; 6.5.1", 0.763, 0.831,
+                      wording="{} (16 nodes, by 4)"),
+    "zstd": Reported("files/s with compression over those without, one node, %",
+                     "Figure 11; 6.6", 0.5, 1, wording="{} (small to large files)"),
+    "zstd, nodes": Reported("files/s with compression over those without, nodes, x",
+                            "Figure 11; 6.6", 1, 1, ".2g", 1, "more than {}"),
+    "pack": Reported("time to pack with compression over that without, x", "6.3", 4.3, 4.3, ".2g",
+                     1),
+}

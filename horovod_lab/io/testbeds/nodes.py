@@ -26,10 +26,10 @@ class Nodes:
 
     def __init__(self, number: int, own_networks: bool = True):
         self._stack = ExitStack()
-        self._has_network = own_networks and number > 1
+        self.has_network = own_networks and number > 1
         try:
             self._keepers = [self._keep() for _ in range(number)]
-            if self._has_network:
+            if self.has_network:
                 self._connect()
         except BaseException:
             self.close()
@@ -37,7 +37,7 @@ class Nodes:
 
     def _keep(self) -> int:
         """The process whose namespaces they are."""
-        options = ["--mount", *(["--net"] if self._has_network else [])]
+        options = ["--mount", *(["--net"] if self.has_network else [])]
         keeper = self._stack.enter_context(subprocess.Popen(
             ["unshare", *options, "sh", "-c", WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env={**os.environ, "PATH": SEARCH},
@@ -63,7 +63,7 @@ class Nodes:
 
     def enter(self, node: int, network: bool = True) -> list[str]:
         """What goes in front of a command, to run it in the node."""
-        net = ["--net"] if network and self._has_network else []
+        net = ["--net"] if network and self.has_network else []
         return ["nsenter", "--target", str(self._keepers[node]), "--mount", *net]
 
     def path(self, node: int, path: Path) -> Path:
