@@ -137,7 +137,8 @@ set(HOROVOD_OPT_OVERLAY_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/outputs.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/paths.cc
     ${CMAKE_CURRENT_LIST_DIR}/io/overlay/session.cc
-    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/store_connection.cc)
+    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/store_connection.cc
+    ${CMAKE_CURRENT_LIST_DIR}/io/overlay/working_folder.cc)
 # libhorovod_opt_io_tensorflow.so: a kernel that takes steps out of it, compiled where TensorFlow is.
 set(HOROVOD_OPT_IO_TENSORFLOW_SOURCES ${CMAKE_CURRENT_LIST_DIR}/io/tensorflow/steps_dataset.cc)
 

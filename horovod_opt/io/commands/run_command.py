@@ -61,7 +61,8 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("--nodes without --meet; remedy: a folder that all nodes see")
     place = Place()
     if options.meet is not None:
-        place = Place(options.nodes or nodes_of_launcher(os.environ), options.meet.absolute())
+        place = Place(options.nodes or nodes_of_launcher(os.environ), options.meet.absolute(),
+                      job=job_of_launcher(os.environ))
     if options.durable and options.outputs is None:
         raise InputError("--durable without --outputs; remedy: a folder for what is written")
     to = options.outputs and Destination(options.outputs.absolute(), options.durable)
@@ -78,3 +79,13 @@ def nodes_of_launcher(variables: Mapping[str, str]) -> int:
         if size in variables and local in variables:
             return -(-int(variables[size]) // int(variables[local]))
     return 1
+
+
+def job_of_launcher(variables: Mapping[str, str]) -> str:
+    """What is the same for all processes of a job and for those of no other one, where a launcher
+    says so; else ""."""
+    for names in (("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
+                  ("PMIX_NAMESPACE",), ("SLURM_JOB_ID",)):
+        if all(name in variables for name in names):
+            return " ".join(variables[name] for name in names)
+    return ""

@@ -48,12 +48,14 @@ MOST_ASKED = 8 << 10  # bytes of a request
 @dataclass(frozen=True)
 class Place:
     """How many `nodes` there are; `meet` is a folder that all of them see, None for one node.
-    `patience`: seconds until all have come. `outputs`: where programs write, as each says it."""
+    `patience`: seconds until all have come. `outputs`: where programs write, as each says it.
+    `job`: what tells jobs apart that meet in one folder; "": nothing does."""
 
     nodes: int = 1
     meet: Path | None = None
     patience: float = 600.0
     outputs: str = ""
+    job: str = ""
 
 
 @dataclass
@@ -174,7 +176,7 @@ class Peers:
         self.own_file = place.meet / f"store-{os.urandom(8).hex()}.json"
         _publish(self.own_file, {
             "pack": self._pack.fingerprint, "nodes": place.nodes, "secret": secret.hex(),
-            "outputs": place.outputs,
+            "outputs": place.outputs, "job": place.job,
             "address": [address, listener.getsockname()[1]],
             "parts": [k for k, part in enumerate(self._parts) if part]})
         found = {self.own_file}
@@ -217,6 +219,8 @@ class Peers:
         """Whether the store that has written this answers: one of an earlier job does not."""
         try:
             said = json.loads(path.read_text())
+            if said["job"] != place.job:
+                return False
             peer = _Peer((said["address"][0], int(said["address"][1])),
                          bytes.fromhex(said["secret"]))
             socket.create_connection(peer.address, CONNECT).close()

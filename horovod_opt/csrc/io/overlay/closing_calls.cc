@@ -1,5 +1,5 @@
-// close(), fclose(), dup2(), munmap(), _exit() and their kin, where they close what a program writes.
-// A program that ends by itself has closed that, too; one that is killed has not.
+// close(), fclose(), dup2(), munmap(), _exit() and their kin, where they close what a program
+// writes. A program that ends by itself has closed that, too; one that is killed has not.
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>

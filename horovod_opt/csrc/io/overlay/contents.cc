@@ -54,8 +54,13 @@ dev_t DeviceOfMemory() {
 
 std::int64_t FileSession::NumberOf(int fd) {
   FileSession* session = Get();
-  if (session == nullptr || fd < 0) return -1;
+  if (session == nullptr || (fd < 0 && fd != AT_FDCWD)) return -1;
   const int error = errno;
+  if (fd == AT_FDCWD) {
+    const std::int64_t folder = NumberOfWorkingFolder();
+    errno = error;
+    return folder;
+  }
   std::int64_t number = -1;
   struct stat status;
   if (syscall(SYS_fstat, fd, &status) == 0 && status.st_dev == DeviceOfMemory() &&

@@ -1,10 +1,12 @@
-// opendir(), readdir(), scandir(), chdir() and their kin.
+// opendir(), readdir(), scandir(), glob() and their kin.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <new>
@@ -107,8 +109,8 @@ void Seek(FolderStream& stream, long place) {
   }
 }
 
-// The entry number `place`: ".", "..", then the table's, then others. What is above the table is none
-// of its entries: there need not be such a folder.
+// The entry number `place`: ".", "..", then the table's, then others. What is above the table is
+// none of its entries: there need not be such a folder.
 dirent* EntryAt(FolderStream& stream) {
   const FileTable& table = FileSession::Get()->table();
   const FileEntry& folder = table[stream.folder];
@@ -260,6 +262,27 @@ HOROVOD_OPT_INTERPOSE(int, dirfd, DIR* stream) {
 HOROVOD_OPT_SCANDIR(scandir)
 HOROVOD_OPT_SCANDIR(scandir64)
 #undef HOROVOD_OPT_SCANDIR
+
+// libc's own looks at folders by calls of its own, unless it is told others.
+#define HOROVOD_OPT_GLOB(name)                                                            \
+  HOROVOD_OPT_INTERPOSE(int, name, const char* pattern, int flags,                        \
+                        int (*on_error)(const char*, int), glob_t* found) {               \
+    if (FileSession::Get() == nullptr || (flags & GLOB_ALTDIRFUNC) != 0) {                \
+      return HOROVOD_OPT_NEXT(name)(pattern, flags, on_error, found);                     \
+    }                                                                                     \
+    found->gl_opendir = [](const char* path) { return static_cast<void*>(opendir(path)); }; \
+    found->gl_readdir = [](void* stream) { return readdir(static_cast<DIR*>(stream)); };  \
+    found->gl_closedir = [](void* stream) { closedir(static_cast<DIR*>(stream)); };       \
+    found->gl_stat = [](const char* path, struct stat* status) { return stat(path, status); }; \
+    found->gl_lstat = [](const char* path, struct stat* status) { return lstat(path, status); }; \
+    const int result =                                                                    \
+        HOROVOD_OPT_NEXT(name)(pattern, flags | GLOB_ALTDIRFUNC, on_error, found);        \
+    found->gl_flags &= ~GLOB_ALTDIRFUNC;                                                  \
+    return result;                                                                        \
+  }
+HOROVOD_OPT_GLOB(glob)
+HOROVOD_OPT_GLOB(glob64)
+#undef HOROVOD_OPT_GLOB
 
 }  // namespace io
 }  // namespace horovod_opt

@@ -14,7 +14,7 @@ namespace horovod_opt {
 namespace io {
 namespace {
 
-// Whether the path is of the table or of a new output; then `fd` is what open() returns, with errno.
+// Whether the path is of the table or of a new output; then `fd` is what open() returns, and errno.
 bool TakeOpen(int dirfd, PassedPath* path, int flags, mode_t mode, int* fd) {
   FileSession* session = FileSession::Get();
   if (session == nullptr) return false;

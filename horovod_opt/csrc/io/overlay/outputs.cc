@@ -18,8 +18,8 @@ namespace horovod_opt {
 namespace io {
 namespace {
 
-// What this process has made and not closed, as far as there is room: libraries as HDF5 look for the
-// file by its path when they have opened it.
+// What this process has made and not closed, as far as there is room: libraries as HDF5 look for
+// the file by its path when they have opened it.
 struct Draft {
   std::size_t path;  // its hash
   ino_t inode;

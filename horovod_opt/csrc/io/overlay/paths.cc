@@ -163,7 +163,11 @@ Resolved Resolve(const FileTable& table, int dirfd, PassedPath* passed,
                  std::int64_t (*folder_of)(int dirfd)) {
   const char* path = passed->text;
   if (path == nullptr || *path == '\0') return {};
-  if (*path != '/' && dirfd != AT_FDCWD) {
+  char here[PATH_MAX];
+  // What is outside of the process' root begins with "("; what was removed has no path.
+  const bool is_here = *path == '/' || (dirfd == AT_FDCWD &&
+                                        syscall(SYS_getcwd, here, sizeof here) > 0);
+  if (!is_here) {
     const std::int64_t folder = folder_of(dirfd);
     if (folder < 0) return {};
     if (!table.IsFolder(static_cast<std::uint32_t>(folder))) return {Resolved::kError, 0, ENOTDIR};
@@ -172,11 +176,7 @@ Resolved Resolve(const FileTable& table, int dirfd, PassedPath* passed,
     walk.Move();
     return walk.result();
   }
-  char here[PATH_MAX];
-  if (*path != '/') {
-    // What is outside of the process' root begins with "(".
-    if (syscall(SYS_getcwd, here, sizeof here) < 0 || *here != '/') return {};
-  }
+  if (*path != '/' && *here != '/') return {};
   for (std::uint32_t root = 0; root < table.header().roots; ++root) {
     Walk walk(table, table.Root(root), passed);
     if (*path == '/' || walk.Along(here)) walk.Along(path);

@@ -32,8 +32,8 @@ struct PassedPath {
 };
 
 // `path` as openat() takes it; changed to the path of the outputs if it is of those: elsewhere
-// then. `folder`: the number of what `dirfd` is, -1 where it is not of the table; not asked for
-// absolute paths and AT_FDCWD.
+// then. `folder_of`: the number of what `dirfd` is, -1 where it is not of the table; not asked for
+// absolute paths, and for AT_FDCWD only if that has no path.
 Resolved Resolve(const FileTable& table, int dirfd, PassedPath* path,
                  std::int64_t (*folder_of)(int dirfd));
 

@@ -35,7 +35,8 @@ class FileSession {
   // As Resolve().
   Resolved Find(int dirfd, PassedPath* path) const;
 
-  // The number of the file or folder that a descriptor is of; -1: of none of the table.
+  // The number of the file or folder that a descriptor is of, or AT_FDCWD if the working folder is
+  // not really there; -1: of none of the table.
   static std::int64_t NumberOf(int fd);
 
   // A descriptor of a file or folder as open() gives it; -1 and errno. What cannot be read is said.
@@ -47,6 +48,7 @@ class FileSession {
 
  private:
   bool Map(const char* path);
+  static std::int64_t NumberOfWorkingFolder();
   int Reopened(int fd, std::uint32_t number, int flags);
   int Filled(std::uint32_t number, const char* name);
   int FromStore(std::uint32_t number);

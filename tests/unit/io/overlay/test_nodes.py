@@ -14,6 +14,7 @@ import pytest
 from events import wait_until
 from overlaid import READ_ALL
 
+from horovod_opt.io.commands import run_command
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.index import pack_index
 from horovod_opt.io.overlay.launch import local_parts
@@ -168,6 +169,35 @@ def test_nodes_that_write_elsewhere(job, nodes, tmp_path):
     for thread in threads:
         thread.join()
     assert errors and all("the same on all nodes" in error for error in errors)
+
+
+def test_jobs_that_share_a_folder(job, nodes, tmp_path):
+    """Each has its own nodes, whoever comes first."""
+    index = pack_index.read(job.pack / "pack.hoi")
+    found: dict[tuple[str, int], Peers] = {}
+
+    def start(name: str, k: int) -> None:
+        found[name, k] = Peers(index, local_parts(nodes[k], index),
+                               Place(2, tmp_path / "meet", 60.0, job=name))
+
+    threads = [threading.Thread(target=start, args=(name, k)) for k in range(2)
+               for name in ("one", "other", "")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for (name, k), peers in found.items():
+        assert set(peers._owners) == {found[name, i].own_file.name for i in range(2)}
+        away = int((index.file % 2 != k).nonzero()[0][0])
+        assert len(peers.take_stored(away)) == index.size[away]
+
+
+def test_what_tells_jobs_apart():
+    rendezvous = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "a", "HOROVOD_GLOO_RENDEZVOUS_PORT": "1",
+                  "SLURM_JOB_ID": "7"}
+    for variables, expected in ((rendezvous, "a 1"), ({"PMIX_NAMESPACE": "prte-1@1"}, "prte-1@1"),
+                                ({"SLURM_JOB_ID": "7"}, "7"), ({}, "")):
+        assert run_command.job_of_launcher(variables) == expected
 
 
 def peers_of(folders, meet) -> list[Peers]:

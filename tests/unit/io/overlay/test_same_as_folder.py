@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -186,6 +187,81 @@ if __name__ == "__main__":
     print(set(totals), np.memmap(root + "/b/3.bin", mode="r").sum(),
           os.getpid() == int(sys.argv[2]))
 """
+
+
+GOES = r"""
+import glob, os, subprocess, sys
+root = sys.argv[1]
+
+def look():
+    entries = sorted(os.listdir("."))
+    shell = subprocess.run(["sh", "-c", "pwd -P; ls | wc -l; cd .. && cat README; cd in 2>&-"],
+                           stdout=subprocess.PIPE, text=True).stdout
+    return (os.getcwd().removeprefix(os.path.realpath(root)), entries, len(glob.glob("*")),
+            os.path.realpath("x y.txt").removeprefix(os.path.realpath(root)),
+            shell.replace(os.path.realpath(root), ""))
+
+os.chdir(root + "/a")
+print(look(), open("1.bin", "rb").read(), open("in/x y.txt").read(5))
+os.chdir("in")
+print(look(), os.path.exists("../1.bin"), os.stat("../../README").st_size)
+os.chdir("../../b/.")
+print(look())
+folder = os.open("../a/in", os.O_RDONLY)
+os.fchdir(folder)
+print(look(), open("x y.txt").read(5))
+for wrong in ("x y.txt", "none", "../1.bin/x"):
+    try:
+        os.chdir(wrong)
+    except OSError as error:
+        print(error.errno, os.getcwd().removeprefix(os.path.realpath(root)))
+pid = os.fork()
+if pid == 0:
+    os.chdir("..")
+    print(look(), flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+os.chdir("/")
+print(os.getcwd(), os.path.exists("usr"))
+"""
+
+
+def test_going_there(job):
+    """Where it is not there, as where it is: nothing is left, and libc's own calls find nothing."""
+    plain = subprocess.run([sys.executable, "-c", GOES, job.source], stdout=subprocess.PIPE,
+                           text=True, check=True)
+    assert "/a/in" in plain.stdout
+    assert job.python(GOES, str(job.at)) == plain.stdout
+    assert not list(Path("/dev/shm").glob("hvdopt:*")) + list(Path("/tmp").glob("hvdopt:*"))
+    assert job.python("import ctypes, os, sys; os.chdir(sys.argv[1]); "
+                      "print(ctypes.CDLL(None).syscall(2, b'README', 0))", str(job.at)) == "-1\n"
+
+
+GLOBS = r"""
+import ctypes, sys
+
+class Found(ctypes.Structure):  # glob_t
+    _fields_ = [("count", ctypes.c_size_t), ("paths", ctypes.POINTER(ctypes.c_char_p)),
+                ("first", ctypes.c_size_t), ("flags", ctypes.c_int), ("rest", ctypes.c_void_p * 5)]
+
+root = sys.argv[1]
+libc = ctypes.CDLL(None)
+for name in ("glob", "glob64"):
+    for pattern in ("*", "*/*.bin", "a/in/*", "a/[0-2].bin", "{a,b}/3*", "none/*", "*/", ".h*"):
+        found = Found()
+        result = getattr(libc, name)(f"{root}/{pattern}".encode(), 1 << 10, None,
+                                     ctypes.byref(found))
+        print(pattern, result, [found.paths[i].decode().removeprefix(root)
+                                for i in range(found.count)], found.flags & 1 << 6)
+        libc.globfree(ctypes.byref(found))
+"""
+
+
+def test_globs_of_libc(job):
+    plain = subprocess.run([sys.executable, "-c", GLOBS, job.source], stdout=subprocess.PIPE,
+                           text=True, check=True)
+    assert plain.stdout.count("/3.bin") > 4
+    assert job.python(GLOBS, str(job.at)) == plain.stdout
 
 
 def test_threads_and_processes(job, tmp_path):
