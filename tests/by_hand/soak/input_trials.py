@@ -7,10 +7,12 @@ import json
 import shutil
 import subprocess
 import time
+import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 import psutil
@@ -18,12 +20,13 @@ from data_sets import tfrecord
 from gloo_ranks import GlooRanks
 from jobs import rank_lines
 
-from horovod_opt.io import index
-from horovod_opt.io.order.order import Order
+import horovod_opt.io as hio
 
 WORKER = Path(__file__).parent / "workers" / "soak_input.py"
 VICTIMS = ("reader", "member", "worker", "all")
 READS_BY = ("loader", "loader", "sampler", "tensorflow")
+PACKINGS = {"": bytes, "gzip": gzip.compress, "zlib": zlib.compress}
+FILES = ("a.tfrecord", "b.tfrecord")
 START_SECONDS = 120  # in which the first batch comes
 END_SECONDS = 60  # in which the others end
 RUN_SECONDS = 3  # from the first to the last batch, if nobody is killed
@@ -43,7 +46,8 @@ class Loops(NamedTuple):
     data set, of which they say what was taken after every k-th batch (`every`); with new loaders
     each time, which nobody closes (`anew`); looking at a first batch before (`looks`); leaving a
     loop early, and going on from the state (`leaves`); and with a state that rank 0 alone has
-    loaded, which all must hear of (`disagrees`)."""
+    loaded, which all must hear of (`disagrees`). Loops have so many `batches`, that of
+    epoch_batches=; 0: an epoch."""
 
     reads_by: str
     anew: bool
@@ -51,29 +55,45 @@ class Loops(NamedTuple):
     leaves: bool
     disagrees: bool
     every: int
+    batches: int
 
     def describe(self) -> str:
-        which = [name for name in self._fields[1:-1] if getattr(self, name)]
-        return " ".join([self.reads_by, *which, f"every {self.every}"])
+        which = [name for name in self._fields[1:-2] if getattr(self, name)]
+        loop = [f"in loops of {self.batches}"] * (self.batches > 0)
+        return " ".join([self.reads_by, *which, f"every {self.every}", *loop])
 
 
 class InputTrial(NamedTuple):
+    """`first` of the samples are in a file of their own; with `shares` the two files are mixed by
+    these, else samples have `weights`, or all come once. Files are `packed` in one of PACKINGS."""
+
     seed: int
     samples: int
+    first: int
+    shares: Optional[tuple[int, int]]
+    weights: Optional[list[int]]
     options: dict
     batch: dict
     epochs: int
     save_every: int
     loops: Loops
     runs: tuple[Run, ...]
-    is_packed: bool  # the data is compressed
+    packed: str
 
     def describe(self) -> str:
         runs = ", ".join(f"{run.ranks} ranks" + f" with workers {run.workers}" * (run.workers > 0)
                          + f" until {run.victim} killed" * bool(run.victim) for run in self.runs)
-        packed = "compressed " * self.is_packed
-        return (f"{self.samples} {packed}samples, {self.options}, {self.batch}, "
-                f"{self.loops.describe()}, {runs}")
+        what = " ".join([str(self.samples), *[self.packed] * bool(self.packed), "samples",
+                         *["weighted"] * bool(self.weights), *[f"mixed {self.shares}"] * bool(
+                             self.shares)])
+        return f"{what}, {self.options}, {self.batch}, {self.loops.describe()}, {runs}"
+
+    def open_options(self, folder: Path) -> dict:
+        """As JSON has them: arguments of hio.open, of which `weights` is a list."""
+        paths = [str(folder / name) for name in FILES]
+        pattern = dict(zip(paths, self.shares)) if self.shares else paths
+        return {**self.options, "pattern": pattern,
+                **({"weights": self.weights} if self.weights else {})}
 
 
 def trial(seed: int) -> InputTrial:
@@ -84,14 +104,19 @@ def trial(seed: int) -> InputTrial:
     batch = {"batch_size": random.randint(1, 12)} if random.random() < 0.5 else {
         "global_batch_size": random.randint(4, 24)}
     runs = [_run(random, random.choice(VICTIMS)) for _ in range(random.randint(1, 3))]
-    return InputTrial(seed, samples, options, {**batch, "last": random.choice(("spread", "mask"))},
+    how = random.choice(("", "weights", "shares")) if options["shuffle"] else ""
+    shares = (random.randint(1, 4), random.randint(1, 4)) if how == "shares" else None
+    some = (0, 1, 1, 2, 3) if samples >= 200 else (1, 1, 2, 3)  # enough for all ranks
+    weights = [random.choice(some) for _ in range(samples)] if how == "weights" else None
+    return InputTrial(seed, samples, random.randint(samples // 4, samples * 3 // 4), shares,
+                      weights, options, {**batch, "last": random.choice(("spread", "mask"))},
                       random.randint(2, 3), random.randint(1, 5), _loops(random),
-                      (*runs, _run(random, "")), random.random() < 0.3)
+                      (*runs, _run(random, "")), random.choice(("", "", *PACKINGS)))
 
 
 def _loops(random: Random) -> Loops:
     return Loops(random.choice(READS_BY), *(random.random() < 0.4 for _ in range(4)),
-                 random.randint(1, 4))
+                 random.randint(1, 4), random.choice((0, random.randint(1, 30))))
 
 
 def _run(random: Random, victim: str) -> Run:
@@ -105,11 +130,10 @@ def perform(trial: InputTrial, folder: Path) -> dict:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     begun = time.monotonic()
-    tfrecord(folder / "data.tfrecord",
-             (number.to_bytes(4, "little") + bytes(number % 50) for number in range(trial.samples)))
-    if trial.is_packed:
-        data = folder / "data.tfrecord"
-        data.write_bytes(gzip.compress(data.read_bytes()))
+    records = [number.to_bytes(4, "little") + bytes(number % 50) for number in range(trial.samples)]
+    for name, part in zip(FILES, (records[:trial.first], records[trial.first:])):
+        path = tfrecord(folder / name, part)
+        path.write_bytes(PACKINGS[trial.packed](path.read_bytes()))
     state, problems, lines, killed = folder / "state.json", [], [], 0
     for number, run in enumerate(trial.runs):
         before = _position(state)
@@ -119,7 +143,7 @@ def perform(trial: InputTrial, folder: Path) -> dict:
         killed += was_killed
         lines += _committed_lines(rank_lines(part, run.ranks), before, _position(state))
     if not problems:
-        problems = _wrong(trial, lines, _position(state), folder / "data.tfrecord")
+        problems = _wrong(trial, lines, _position(state), folder)
     if not problems:
         shutil.rmtree(folder)
     return {"seed": trial.seed, "trial": trial.describe(), "found": problems,
@@ -140,12 +164,13 @@ def _perform(trial: InputTrial, run: Run, folder: Path, state: Path) -> tuple[li
     whether somebody was: a job may be over before."""
     folder.mkdir()
     batch = trial.batch.get("global_batch_size") or run.ranks * trial.batch["batch_size"]
-    settings = {"open": trial.options, "loader": {**trial.batch, "workers": run.workers},
+    settings = {"open": trial.open_options(folder.parent),
+                "loader": {**trial.batch, "workers": run.workers,
+                           "epoch_batches": trial.loops.batches or None},
                 "epochs": trial.epochs, "save_every": trial.save_every,
                 "loops": trial.loops._asdict(), "seed": trial.seed,
-                "step_seconds": RUN_SECONDS * batch / (trial.samples * trial.epochs)}
-    job = GlooRanks(folder, WORKER, folder.parent / "data.tfrecord", json.dumps(settings), state,
-                    ranks=run.ranks)
+                "epoch_seconds": RUN_SECONDS / trial.epochs, "batch": batch}
+    job = GlooRanks(folder, WORKER, json.dumps(settings), state, ranks=run.ranks)
     try:
         workers = _kill(job, run, folder) if run.victim else []
         ends = job.wait(END_SECONDS if run.victim else START_SECONDS)
@@ -190,23 +215,31 @@ def _committed_lines(reports: Sequence[Sequence[dict]], begin: tuple[int, int],
 
 
 def _wrong(trial: InputTrial, lines: Sequence[dict], end: tuple[int, int],
-           data: Path) -> list[str]:
+           folder: Path) -> list[str]:
     """What was lost or came twice, and steps with other samples than the order has for them."""
-    order = Order(trial.samples, trial.options["chunk_samples"], None, None, trial.options["seed"],
-                  index.load(data).digest, trial.options["shuffle"])
+    options = trial.open_options(folder)
+    weights = options.pop("weights", None)
+    with hio.open(**options, weights=weights and (lambda table: weights), alone=True) as data:
+        order = data.order
+        # Samples are numbered as they are in the files.
+        _, numbers = np.unique(data.index.file[:, 0] * (1 << 32) + data.index.offset[:, 0],
+                               return_inverse=True)
+    if weights:
+        numbers = np.flatnonzero(weights)[numbers]
     problems = []
     if end != (trial.epochs, 0):
         problems.append(f"the last state is at {end}, not at the end of epoch {trial.epochs - 1}")
+    wanted = Counter(numbers.tolist())
     for epoch in range(trial.epochs):
         steps: dict[tuple[int, int], list[int]] = {}
         for line in lines:
             if line["epoch"] == epoch:
                 steps.setdefault((line["start"], line["end"]), []).extend(line["numbers"])
-        numbers = [number for step in steps.values() for number in step]
-        if sorted(numbers) != list(range(trial.samples)):
-            problems.append(f"epoch {epoch}: lost {sorted({*range(trial.samples)} - {*numbers})}, "
-                            f"{len(numbers) - len({*numbers})} come twice")
+        had = Counter(number for step in steps.values() for number in step)
+        if had != wanted:
+            problems.append(f"epoch {epoch}: lost {sorted((wanted - had).elements())}, too often "
+                            f"{sorted((had - wanted).elements())}")
         problems += [f"epoch {epoch}, positions {start} to {end}: other samples"
-                     for (start, end), step in steps.items()
-                     if sorted(step) != sorted(order.at(epoch, np.arange(start, end)).tolist())]
+                     for (start, end), step in steps.items() if sorted(step) != sorted(
+                         numbers[order.at(epoch, np.arange(start, end))].tolist())]
     return problems

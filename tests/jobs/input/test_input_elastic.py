@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -25,6 +26,11 @@ def pattern(tmp_path) -> str:
         number.to_bytes(4, "little") + bytes(number % 90) for number in range(SAMPLES))))
 
 
+def pack(pattern: str) -> None:
+    """Each node then unpacks the file, and again after it has lost its reader."""
+    Path(pattern).write_bytes(gzip.compress(Path(pattern).read_bytes()))
+
+
 def notes(folder: Path) -> list[list[dict]]:
     """Of each process."""
     return [[json.loads(line) for line in path.read_text().splitlines()]
@@ -34,14 +40,19 @@ def notes(folder: Path) -> list[list[dict]]:
 OF_A_RANK, OF_ALL_RANKS = {"batch_size": 4}, {"global_batch_size": 10}
 
 
-@pytest.mark.parametrize("framework, batch, dies", [
-    ("tensorflow", OF_A_RANK, 1), ("torch", OF_ALL_RANKS, 1), ("torch", OF_A_RANK, 0),
-    by_hand("torch", OF_A_RANK, 1), by_hand("tensorflow", OF_ALL_RANKS, 1),
-    by_hand("tensorflow", OF_A_RANK, 0)],
+@pytest.mark.parametrize("framework, batch, dies, is_packed", [
+    ("tensorflow", OF_A_RANK, 1, False), ("torch", OF_ALL_RANKS, 1, False),
+    ("torch", OF_A_RANK, 0, True),
+    by_hand("torch", OF_A_RANK, 0, False), by_hand("torch", OF_A_RANK, 1, True),
+    by_hand("tensorflow", OF_ALL_RANKS, 1, True), by_hand("tensorflow", OF_A_RANK, 0, False),
+    by_hand("tensorflow", OF_A_RANK, 0, True)],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None)
-def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framework, batch, dies):
+def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framework, batch, dies,
+                                                 is_packed):
     """Two ranks; one dies and is replaced, a third one comes, and leaves again. Rank 0 leads."""
     need(framework, "gloo")
+    if is_packed:
+        pack(pattern)
     # Names of this host: Horovod does not use one again where a worker died.
     options = elastic(tmp_path, "localhost:1\n127.0.0.1:1\n", most=3)
     run_job(tmp_path, "input_elastic", pattern, framework, json.dumps(batch), dies,
@@ -52,14 +63,17 @@ def test_nothing_is_lost_and_nothing_comes_twice(need, tmp_path, pattern, framew
 KEPT = {"cache": "1MiB"}
 
 
-@pytest.mark.parametrize("framework, options_of_open", [
-    ("torch", {}), by_hand("tensorflow", {}), by_hand("torch", KEPT),
-    by_hand("torch", {**KEPT, "order": "ordered"}),
-    by_hand("tensorflow", {**KEPT, "order": "ordered"})],
+@pytest.mark.parametrize("framework, options_of_open, is_packed", [
+    ("torch", {}, True), by_hand("torch", {}, False), by_hand("tensorflow", {}, False),
+    by_hand("torch", KEPT, False), by_hand("torch", {**KEPT, "order": "ordered"}, False),
+    by_hand("tensorflow", {**KEPT, "order": "ordered"}, False)],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None)
-def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework, options_of_open):
+def test_the_same_on_hosts_of_their_own(need, tmp_path, pattern, framework, options_of_open,
+                                        is_packed):
     """Each has a reader, and its rank is the one that reads; what it keeps goes with it."""
     need(framework, "gloo")
+    if is_packed:
+        pack(pattern)
     options = elastic(tmp_path, "h1:1\nh2:1\n", most=3, interface="eth0")
     batch = {"global_batch_size": 10, "open": options_of_open}
     keys = tmp_path / "ssh"

@@ -1,8 +1,9 @@
 """A rank of a trial of the input side: takes batches, in step with the others, until it is killed.
 
-FOLDER PATTERN SETTINGS STATE: SETTINGS is JSON: options of open and loader, `epochs`, `save_every`
-so many steps, `step_seconds`, and `loops`, as input_trials.Loops has them, with a `seed`. STATE is
-a file; rank 0 writes it after some of the steps, when all have said what they took in them.
+FOLDER SETTINGS STATE: SETTINGS is JSON: arguments of open and loader, `epochs`, `save_every` so many
+steps, `epoch_seconds`, all ranks' `batch`, and `loops`, as input_trials.Loops has them, with a
+`seed`. STATE is a file; rank 0 writes it after some of the steps, when all have said what they took
+in them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from input_job import RANK, say, start
 
 import horovod_opt.io as hio
 
-pattern, settings, state_file = sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
-loops = settings["loops"]
+settings, state_file = json.loads(sys.argv[2]), sys.argv[3]
+loops, weights = settings["loops"], settings["open"].pop("weights", None)
 # Epoch, start, end, numbers of samples, and what TensorFlow has of them.
 Step = tuple[int, int, int, list[int], Any]
 
@@ -59,11 +60,12 @@ def steps_of(data: hio.Data, loader: Any) -> Iterator[Step]:
             yield (*place, [int.from_bytes(record[:4], "little") for record in records.numpy()],
                    info)
     else:
-        epoch, begin = data.epoch, data.position if data.is_resumed else 0
+        epoch = data.epoch
+        begin = data.position if data.is_resumed or loops["batches"] else 0
         for batch in loader:
             end = data.position or len(data)
             yield epoch, begin, end, batch, None
-            begin = end
+            epoch, begin = (epoch, end) if end < len(data) else (epoch + 1, 0)
 
 
 def look(data: hio.Data, loader: Any) -> None:
@@ -91,6 +93,7 @@ def disagree(data: hio.Data, loader: Any) -> None:
 
 def train(data: hio.Data, random: Random) -> None:
     loader, epoch = make(data), data.epoch
+    step_seconds = settings["epoch_seconds"] * settings["batch"] / len(data)
     while epoch < settings["epochs"]:
         if loops["anew"]:
             loader = make(data)
@@ -99,34 +102,35 @@ def train(data: hio.Data, random: Random) -> None:
         if loops["disagrees"] and random.random() < 0.5:
             disagree(data, loader)
         leaves_after = random.randint(1, 12) if loops["leaves"] else 0
-        step = info = None
-        for count, (epoch, begin, end, numbers, info) in enumerate(steps_of(data, loader), 1):
-            say(epoch=epoch, start=begin, end=end, numbers=numbers)
+        end = count = is_left = 0
+        info = None
+        for count, (at, begin, end, numbers, info) in enumerate(steps_of(data, loader), 1):
+            say(epoch=at, start=begin, end=end, numbers=numbers)
             torch.distributed.all_reduce(torch.ones(1))  # as gradients in training
-            step, is_told = count, info is None or count % loops["every"] == 0
-            if info is not None and is_told:
+            epoch = at + (end >= len(data))
+            is_left = count == leaves_after or loops["batches"] and epoch == settings["epochs"]
+            is_told = info is None or count % loops["every"] == 0
+            if info is not None and (is_told or is_left):
                 data.taken(info)
             if RANK == 0 and is_told and count % settings["save_every"] == 0:
                 save(data.state_dict())
-            time.sleep(settings["step_seconds"])
-            if count == leaves_after:
-                if info is not None:
-                    data.taken(info)
+            time.sleep(step_seconds)
+            if is_left:
                 break
-        is_over = step is None or end >= len(data)
-        epoch += is_over
-        if not is_over:
+        else:
+            if info is not None and (loops["looks"] or loops["disagrees"]
+                                     or epoch == settings["epochs"]):
+                data.taken(info)  # else the next loop, of whichever loader, tells it
+        assert count, f"a loop without a batch, in epoch {epoch}"
+        if is_left and end < len(data) and (not loops["batches"] or random.random() < 0.5):
             data.load_state_dict(data.state_dict())
-        elif info is not None and (loops["looks"] or loops["disagrees"]
-                                   or epoch == settings["epochs"]):
-            data.taken(info)  # else the next loop, of whichever loader, tells it
     torch.distributed.barrier()
     if RANK == 0:
         save(data.state_dict())
 
 
 start("torch")
-with hio.open(pattern, **settings["open"]) as data:
+with hio.open(**settings["open"], weights=weights and (lambda table: weights)) as data:
     place = (0, 0)
     if os.path.exists(state_file):
         with open(state_file) as file:

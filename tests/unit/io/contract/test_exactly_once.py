@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 import numpy as np
 import pytest
@@ -62,8 +62,10 @@ class Job(NamedTuple):
 class Program(NamedTuple):
     """Jobs that follow each other, each from the state of the one before. Nodes read `along` bytes
     between what they take, and have `least` in a chunk that is not shuffled. `chosen`: numbers in
-    the file of the samples that are wanted, of which `sizes` are; one that is wanted several times,
-    as `weights` say, several times. The file may be compressed. Parcels have `parcel` bytes."""
+    the data of the samples that are wanted, of which `sizes` are; one that is wanted several times,
+    as `weights` say, several times. `first`: so many records are in a file of their own, and the
+    weights of each file's samples are alike: two data sets, mixed by their shares. Files may be
+    compressed. Parcels have `parcel` bytes."""
 
     sizes: list[int]
     chosen: list[int]
@@ -74,6 +76,7 @@ class Program(NamedTuple):
     is_packed: bool
     weights: Optional[list[int]]
     parcel: int
+    first: Optional[int]
 
 
 @st.composite
@@ -89,10 +92,17 @@ def programs(draw: st.DrawFn) -> Program:
         chunks = -(-len(sizes) // options["chunk_samples"])
         options |= draw(st.just({"order": "ordered"}) | st.fixed_dictionaries(
             {"shards": st.integers(1, chunks), "window": st.integers(1, 6)}))
-    weights = None
-    if options["shuffle"] and draw(st.sampled_from([False, False, True])):
+    weights = first = None
+    how = draw(st.sampled_from(["", "weights", "shares"])) if options["shuffle"] else ""
+    if how == "weights":
         weights = [1, *draw(st.lists(st.integers(1, 3), min_size=len(sizes) - 1,
                                      max_size=len(sizes) - 1))]
+    elif how == "shares" and len(sizes) > 1:
+        of_first = draw(st.integers(1, len(sizes) - 1))
+        times = draw(st.permutations([1, draw(st.integers(1, 3))]))
+        weights = of_first * [times[0]] + (len(sizes) - of_first) * [times[1]]
+        first = chosen[of_first]
+    if weights is not None:
         rows = [i for times in range(3) for i, weight in enumerate(weights) if weight > times]
         sizes, chosen = [sizes[i] for i in rows], [chosen[i] for i in rows]
     last = draw(st.sampled_from(["spread", "spread", "drop", "mask"]))
@@ -115,7 +125,7 @@ def programs(draw: st.DrawFn) -> Program:
     return Program(sizes, chosen, options, [*jobs, job(None, 0)],
                    draw(st.sampled_from([0, 500, ALONG])),
                    draw(st.sampled_from([1, 1000, LEAST])), is_packed, weights,
-                   draw(st.sampled_from([1, 2000, parcels.BYTES])))
+                   draw(st.sampled_from([1, 2000, parcels.BYTES])), first)
 
 
 class Step(NamedTuple):
@@ -167,14 +177,32 @@ def can_be(samples: int, batch: dict, ranks: int) -> bool:
     return ranks <= samples and (batch["last"] != "drop" or whole <= samples)
 
 
-def run(pattern: Path, program: Program, job: Job, state: Optional[dict]) -> tuple:
+def write(folder: Path, program: Program) -> Union[Path, dict[Path, int]]:
+    """What `open` is given: a file, or two and their shares."""
+    sizes = dict(zip(program.chosen, program.sizes))
+    records = [record(number, sizes.get(number, 77)) for number in range(max(program.chosen) + 1)]
+    paths = [tfrecord(folder / "a.tfrecord", records[:program.first])]
+    if program.first is not None:
+        paths.append(tfrecord(folder / "b.tfrecord", records[program.first:]))
+    for path in paths:
+        if program.is_packed:
+            path.write_bytes(gzip.compress(path.read_bytes()))
+    if program.first is None:
+        return paths[0]
+    of_first = sum(number < program.first for number in program.chosen)
+    return dict(zip(paths, (of_first, len(program.chosen) - of_first)))
+
+
+def run(pattern: Union[Path, dict[Path, int]], program: Program, job: Job,
+        state: Optional[dict]) -> tuple:
     """Steps of each rank, and the state after them."""
     options = {name: value for name, value in program.options.items()
                if state is None or name not in job.left_out
                # With other chunks there may be fewer of them.
                and not (name == "shards" and "chunk_samples" in job.left_out)}
     chosen = np.unique(program.chosen)
-    weigh = None if program.weights is None else lambda table: program.weights
+    weigh = (None if program.weights is None or program.first is not None
+             else lambda table: program.weights)
 
     def on_rank(open_data, rank: int):
         with open_data(pattern, threads=1, groups=job.groups, choose=lambda table: chosen,
@@ -209,11 +237,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(program):
         patch.setattr(node_reads, "ALONG", program.along)
         patch.setattr(node_reads, "LEAST", program.least)
         patch.setattr(parcels, "BYTES", program.parcel)
-        sizes = dict(zip(program.chosen, program.sizes))
-        pattern = tfrecord(Path(folder) / "a.tfrecord", [
-            record(number, sizes.get(number, 77)) for number in range(max(program.chosen) + 1)])
-        if program.is_packed:
-            pattern.write_bytes(gzip.compress(pattern.read_bytes()))
+        pattern = write(Path(folder), program)
         for job in program.jobs:
             outcome = run(pattern, program, job, state)
             if outcome is None:
