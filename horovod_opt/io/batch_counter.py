@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Optional
 
 from horovod_opt.io.errors import InputError
@@ -17,13 +18,15 @@ class BatchCounter:
     it has taken since next_pass().
 
     `follow_each_other`: passes do without a word of the training in between, which counts on over
-    them; else it says next_pass() before each."""
+    them; else it says next_pass() before each. `is_read_ahead`: whether what then runs ahead,
+    without an end, is still there, as it may be for a moment when the training is over."""
 
     def __init__(self, data: Data):
         self._data = data
         self._passes: deque[Pass] = deque()
         self._before = 0  # batches of passes that the training is through with, and are gone here
         self.follow_each_other = False
+        self.is_read_ahead: Callable[[], bool] = lambda: False
 
     def next_pass(self) -> None:
         """The training goes over the data again: what runs ahead may begin."""

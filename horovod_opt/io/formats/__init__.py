@@ -18,6 +18,7 @@ PACK = "pack"  # a folder that horovod-opt pack has made
 # What names of compressed files end with, and what they end with otherwise.
 PACKED = {r"\.(gz|z|zz|zlib|zst|zstd)$": "", r"\.(tgz|tzst)$": ".tar"}
 UNREAD = {".bz2": "bzip2", ".tbz2": "bzip2", ".xz": "xz", ".txz": "xz", ".lz4": "lz4"}
+SOME = "with choose=, such as ['cats/*.jpg', 'dogs/*'], for some of its files"
 OTHER_INDEXES = (".idx", ".index")  # of other tools, which lie beside their files
 
 
@@ -82,8 +83,8 @@ def _is_environment(path: str) -> bool:
 def _format(path: str) -> str:
     """By the name where it tells, as reading thousands of files takes long, else by content."""
     if os.path.isdir(path):
-        raise DataError(f"{path}: a folder among files; remedy: give a folder of files alone, or "
-                        "a glob that names files only")
+        raise DataError(f"{path}: a folder among files; remedy: a glob that names files only; or a "
+                        f"folder of files alone, of several the one above them, {SOME}")
     name = os.path.basename(path).lower()
     if (end := os.path.splitext(name)[1]) in UNREAD:
         raise refuse_kind(path, UNREAD[end])
@@ -118,7 +119,7 @@ def _format_of_content(path: str) -> str:
         raise DataError(f"{path}: an index of another tool, which is not needed; remedy: a pattern "
                         "that leaves it out, such as *.tfrecord or *.tar")
     raise DataError(f"{path}: neither TFRecord, tar nor LMDB; remedy: files of one of these "
-                    "formats, or the folder itself for a folder of files")
+                    f"formats; or for a folder of files the folder itself, {SOME}")
 
 
 def _refuse_packed_lmdb(path: str) -> DataError:

@@ -81,8 +81,12 @@ class Scan:
         """The same samples, which lack those of these parts that they have not got."""
         if parts == self.parts:
             return self
-        offset, size = np.zeros((2, len(self.offset), len(parts)), np.int64)
-        for column, part in enumerate(self.parts):
-            offset[:, parts.index(part)] = self.offset[:, column]
-            size[:, parts.index(part)] = self.size[:, column]
-        return replace(self, parts=parts, offset=offset, size=size)
+        places = [parts.index(part) for part in self.parts]
+
+        def spread(column: np.ndarray) -> np.ndarray:
+            wider = np.zeros((len(column), len(parts)), column.dtype)
+            wider[:, places] = column
+            return wider
+
+        return replace(self, parts=parts, offset=spread(self.offset), size=spread(self.size),
+                       crc=None if self.crc is None else spread(self.crc))

@@ -18,7 +18,7 @@ AGAIN_OR_PART = ("remedy: copy or make the file again, or take the samples befor
 
 class ReadBuffer:
     """A file of which a block is held, and nothing read from byte `end` on. `contents`: of a
-    compressed one, which are read instead, and closed with it.
+    compressed one, which are read instead, whatever their end.
 
     Raises DataError where the file cannot be opened.
     """
@@ -38,15 +38,27 @@ class ReadBuffer:
         except OSError as error:
             raise cannot_read(path, error) from error
 
+    def has(self, offset: int) -> bool:
+        """Whether a byte is there. Raises TruncatedFile where compressed data ends within."""
+        if self._contents is None:
+            return offset < self._end
+        if not 0 <= offset - self._start < len(self._bytes):
+            self._bytes, self._start = self._read(offset, offset + self._block), offset
+        return bool(self._bytes) or self._contents.has_more()
+
     def take(self, offset: int, length: int) -> bytes:
         """The bytes there, at most a block. Raises DataError if the file ends before, or on EIO."""
         at = offset - self._start
         if not 0 <= at <= len(self._bytes) - length:
             tail = self._bytes[at:] if 0 <= at < len(self._bytes) else b""
-            block_end = min(offset + max(length, self._block), self._end)
+            block_end = offset + max(length, self._block)
+            if self._contents is None:
+                block_end = min(block_end, self._end)
             self._bytes = tail + self._read(offset + len(tail), block_end)
             self._start, at = offset, 0
             if len(self._bytes) < length:
+                if self._contents is not None:
+                    self._contents.has_more()  # an error, where the compressed data is to blame
                 raise TruncatedFile(f"{self._path}: truncated: the file ends at byte "
                                     f"{offset + len(self._bytes)}, but a record goes on to byte "
                                     f"{offset + length}; {AGAIN_OR_PART}")
@@ -79,9 +91,7 @@ class ReadBuffer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        if self._contents is not None:
-            self._contents.close()
-        else:
+        if self._contents is None:
             os.close(self._file)
 
     def __enter__(self) -> ReadBuffer:

@@ -22,21 +22,25 @@ ONCE = "give each member its own; tar --sort=name of a folder writes each file o
 
 
 class Part:
-    """A file in a tar: `key` and `part` of its name; `offset` and `size` of its contents, bytes."""
+    """A file in a tar: `key` and `part` of its name; `offset` and `size` of its contents, bytes,
+    and their crc32c, where these are looked at."""
 
-    __slots__ = ("key", "name", "offset", "part", "size")
+    __slots__ = ("crc", "key", "name", "offset", "part", "size")
 
-    def __init__(self, name: str, key: str, part: str, offset: int, size: int):
+    def __init__(self, name: str, key: str, part: str, offset: int, size: int, crc: int):
         self.name = name
         self.key = key
         self.part = part
         self.offset = offset
         self.size = size
+        self.crc = crc
 
 
-def scan(path: str, size: int, keep_truncated: bool = False, is_packed: bool = False) -> Scan:
-    """The samples of the first `size` bytes of a tar, or, if it `is_packed`, of its contents; parts
-    are in the order in which they come.
+def scan(path: str, size: int, keep_truncated: bool = False, packed: UnpackedFile | None = None,
+         checksums: bool = False) -> Scan:
+    """The samples of the first `size` bytes of a tar, or of all contents of one that is `packed`,
+    which is gone through once, with `checksums` of what it holds; parts are in the order in which
+    they come.
 
     Members without an extension and hidden ones belong to no sample, as with WebDataset. Raises
     DataError, with file and member, for what cannot be read by its offset or would be ambiguous:
@@ -47,7 +51,7 @@ def scan(path: str, size: int, keep_truncated: bool = False, is_packed: bool = F
     samples: dict[str, dict[str, Part]] = {}
     last, truncation = None, ""
     try:
-        for part in _parts(path, size, is_packed):
+        for part in _parts(path, size, packed, checksums):
             if part.key != last and part.key in samples:
                 raise _refusal(path, part.name, f"sample {part.key!r} has begun before, and other "
                                "members are between", "write a sample's members one after another, "
@@ -63,11 +67,11 @@ def scan(path: str, size: int, keep_truncated: bool = False, is_packed: bool = F
     parts = tuple(dict.fromkeys(name for sample in samples.values() for name in sample))
     check_parts(path, parts)
     shape = (len(samples), len(parts))
-    rows = [[(sample[name].offset, sample[name].size) if name in sample else (0, 0)
-             for name in parts] for sample in samples.values()]
-    offset, size = np.array(rows, np.int64).reshape(*shape, 2).transpose(2, 0, 1)
-    return Scan(parts, offset, size, keys=Texts.of(key.encode() for key in samples),
-                truncation=truncation)
+    rows = [[(sample[name].offset, sample[name].size, sample[name].crc) if name in sample
+             else (0, 0, 0) for name in parts] for sample in samples.values()]
+    offset, size, crc = np.array(rows, np.int64).reshape(*shape, 3).transpose(2, 0, 1)
+    return Scan(parts, offset, size, crc.astype(np.uint32) if checksums else None,
+                Texts.of(key.encode() for key in samples), truncation=truncation)
 
 
 def check_parts(path: str, parts: Sequence[str]) -> None:
@@ -96,12 +100,14 @@ def differing_parts(first: tuple[str, str, Iterable[str]],
                      "or lacking='keep'")
 
 
-def _parts(path: str, size: int, is_packed: bool) -> Iterator[Part]:
+def _parts(path: str, size: int, packed: UnpackedFile | None, checksums: bool) -> Iterator[Part]:
     """The members that are parts of samples, in the file's order."""
-    for member in members(path, size, is_packed):
+    for member in members(path, size, packed):
         stem, extension = stem_of(member.name)
         if stem and not member.isdir():
-            yield Part(member.name, stem, extension.lower(), member.offset_data, member.size)
+            crc = 0 if packed is None else packed.go_over(member.offset_data, member.size,
+                                                          checksums)
+            yield Part(member.name, stem, extension.lower(), member.offset_data, member.size, crc)
 
 
 def stem_of(name: str) -> tuple[str, str]:
@@ -112,20 +118,19 @@ def stem_of(name: str) -> tuple[str, str]:
     return (folder + slash + stem, extension) if stem and dot else ("", "")
 
 
-def members(path: str, size: int, is_packed: bool = False) -> Iterator[tarfile.TarInfo]:
-    """Files and folders in the first `size` bytes of a tar, or, if it `is_packed`, of its contents,
-    in order. Raises DataError as `scan`
-    does, but for what only samples need."""
+def members(path: str, size: int, packed: UnpackedFile | None = None
+            ) -> Iterator[tarfile.TarInfo]:
+    """Files and folders in the first `size` bytes of a tar, or of the contents of one that is
+    `packed`, in order. Raises DataError as `scan` does, but for what only samples need."""
     position, names = 0, set()
     with ExitStack() as stack:
-        contents = stack.enter_context(UnpackedFile(path)) if is_packed else None
         try:
             archive = stack.enter_context(tarfile.open(
-                path, "r:", contents, encoding="utf-8", errors="surrogateescape"))
+                path, "r:", packed, encoding="utf-8", errors="surrogateescape"))
         except OSError as error:
             raise cannot_read(path, error) from error
         except _BROKEN as error:
-            raise _damage(path, 0, error) from error
+            raise _damage(path, 0, error, packed) from error
         while True:
             try:
                 archive.fileobj.seek(position)
@@ -135,14 +140,14 @@ def members(path: str, size: int, is_packed: bool = False) -> Iterator[tarfile.T
             except OSError as error:
                 raise cannot_read(path, error, position) from error
             except _BROKEN as error:
-                raise _damage(path, position, error) from error
+                raise _damage(path, position, error, packed) from error
             _check(path, member)
             if member.name in names:
                 raise _refusal(path, member.name, "this name comes twice", ONCE)
             position = member.offset_data
             if not member.isdir():
                 names.add(member.name)
-                if member.offset_data + member.size > size:
+                if packed is None and member.offset_data + member.size > size:
                     raise TruncatedFile(f"{path}: truncated: {member.name!r} would end at byte "
                                         f"{member.offset_data + member.size}, but the file at "
                                         f"{size}; {AGAIN_OR_PART}")
@@ -174,7 +179,10 @@ def _refusal(path: str, name: str, why: str, remedy: str) -> DataError:
     return DataError(f"{path}: member {ascii(name)}: {why}; remedy: {remedy}")
 
 
-def _damage(path: str, position: int, error: BaseException) -> DataError:
+def _damage(path: str, position: int, error: BaseException,
+            packed: UnpackedFile | None) -> DataError:
+    if packed is not None:
+        packed.has_more()  # an error, where the compressed data is to blame
     if isinstance(error, (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError)):
         damage = f"truncated: the file ends at byte {position} without the mark of its end"
         return TruncatedFile(f"{path}: {damage}; {AGAIN_OR_PART}")

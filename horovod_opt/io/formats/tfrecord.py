@@ -6,6 +6,7 @@ The format: tensorflow/core/lib/io/record_writer.h.
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from collections.abc import Callable
 
@@ -41,8 +42,8 @@ def begins(head: bytes) -> bool:
 
 
 def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
-         keep_truncated: bool = False, is_packed: bool = False) -> Scan:
-    """The records of the first `size` bytes of a file, or, if it `is_packed`, of its contents;
+         keep_truncated: bool = False, packed: UnpackedFile | None = None) -> Scan:
+    """The records of the first `size` bytes of a file, or of all contents of one that is `packed`;
     their checksums are those it holds.
 
     With `contents` all data is read and compared with them; without, none of it. `advance` is
@@ -52,11 +53,12 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
     offsets, sizes, crcs = array("q"), array("q"), array("I")
     damages, truncation = [], ""
     position = reported = 0
-    with ReadBuffer(path, size, BLOCK if contents or is_packed else STRUCTURE_BLOCK,
-                    UnpackedFile(path) if is_packed else None) as buffer:
+    end_of_file = size if packed is None else sys.maxsize
+    with ReadBuffer(path, size, BLOCK if contents or packed else STRUCTURE_BLOCK,
+                    packed) as buffer:
         try:
-            while position < size:
-                if position + HEAD.size > size:
+            while buffer.has(position):
+                if position + HEAD.size > end_of_file:
                     raise _truncation(path, len(sizes), position, position + HEAD.size, size)
                 head = buffer.take(position, HEAD.size)
                 length = _length(head)
@@ -64,7 +66,7 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
                     raise _no_record(path, len(sizes), position)
                 start = position + HEAD.size
                 end = start + length
-                if end + TAIL.size > size:
+                if end + TAIL.size > end_of_file:
                     raise _truncation(path, len(sizes), position, end + TAIL.size, size)
                 actual = buffer.crc32c(start, length) if contents else None
                 stored = unmask(*TAIL.unpack(buffer.take(end, TAIL.size)))

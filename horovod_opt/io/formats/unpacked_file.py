@@ -7,11 +7,13 @@ import errno
 import os
 import zlib
 from collections.abc import Iterator
+from typing import Optional
 
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats import compression
 from horovod_opt.io.formats.compression import MOST_RATIO
 from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, cannot_read
+from horovod_opt.io.native import crc32c
 from horovod_opt.io.progress import say
 
 GZIP, ZLIB, ZSTD = "gzip", "zlib", "zstd"
@@ -46,26 +48,14 @@ def most_bytes(packed: int) -> int:
     return MOST_RATIO * packed + FEW
 
 
-def measure(path: str) -> tuple[int, str]:
-    """How many bytes its contents have, and what is wrong with a file that ends too early or is
-    damaged: they are those before that. Raises DataError for one that cannot be read at all."""
-    with UnpackedFile(path) as file:
-        try:
-            while file.skip(PIECE):
-                pass
-        except TruncatedFile as error:
-            return file.tell(), str(error)
-        return file.tell(), ""
-
-
 class UnpackedFile:
     """Of zlib and gzip members and of zstd frames that follow each other the contents are one after
     the other. What follows a gzip file and is no member is left out, with a line, as gzip and GNU
     tar do; zeros without one.
 
     Raises DataError where the file cannot be opened, for other kinds, and in reading for contents
-    that are too large for the file; TruncatedFile where the compressed data ends or is damaged:
-    all before that has been read by then.
+    that are too large for the file; TruncatedFile where the compressed data ends or is damaged,
+    once all before that has been read.
     """
 
     def __init__(self, path: str):
@@ -88,21 +78,49 @@ class UnpackedFile:
         self._file.seek(0)
         self._pieces = self._expanded() if self.kind == ZSTD else self._inflated()
         self._piece, self._at, self._position = b"", 0, 0
+        self._truncation: Optional[TruncatedFile] = None
 
     def tell(self) -> int:
         return self._position
 
     def seek(self, position: int) -> None:
-        """Forward by reading; backward from the start again."""
-        if position < self._position:
+        """Forward by reading; backward from the start again, unless the place is held."""
+        back = self._position - position
+        if 0 < back <= self._at:
+            self._at, self._position = self._at - back, position
+        elif back > 0:
             self._start()
         while self._position < position and self.skip(position - self._position):
             pass
 
+    def drain(self) -> tuple[int, str]:
+        """Goes to the end. How many bytes the contents have, and what is wrong with a file that
+        ends too early or is damaged: they are those before that."""
+        try:
+            while self.skip(PIECE):
+                pass
+        except TruncatedFile as error:
+            return self._position, str(error)
+        return self._position, ""
+
+    def go_over(self, begin: int, size: int, checksum: bool) -> int:
+        """Goes behind the `size` bytes from `begin` on; returns their crc32c, or 0. Raises
+        TruncatedFile where they are not all there."""
+        crc, end = 0, begin + size
+        self.seek(begin if checksum else end)
+        while checksum and (piece := self.read(min(PIECE, end - self._position))):
+            crc = crc32c(piece, crc)
+        if self._position < end:
+            self.has_more()  # an error, where the compressed data is to blame
+            raise TruncatedFile(f"{self._path}: truncated: its contents end at byte "
+                                f"{self._position}, but a member goes on to byte {end}; "
+                                f"{AGAIN_OR_PART}")
+        return crc
+
     def read(self, size: int) -> bytes:
-        """So many bytes, less only at the end."""
+        """So many bytes, less only at the end, and where the compressed data ends or is damaged."""
         pieces = []
-        while size and self._fill():
+        while size and self._has_more_behind(pieces):
             piece = self._piece[self._at:self._at + size]
             pieces.append(piece)
             size -= len(piece)
@@ -112,26 +130,42 @@ class UnpackedFile:
 
     def skip(self, size: int) -> int:
         """Goes forward by at most so many bytes; returns by how many, 0 at the end."""
-        if not self._fill():
+        if not self.has_more():
             return 0
         skipped = min(size, len(self._piece) - self._at)
         self._at += skipped
         self._position += skipped
         return skipped
 
-    def _fill(self) -> bool:
-        """Whether there is a byte that comes next."""
+    def _has_more_behind(self, pieces: list[bytes]) -> bool:
+        """As has_more; an error waits until nobody would lose what comes before it."""
+        try:
+            return self.has_more()
+        except TruncatedFile:
+            if not pieces:
+                raise
+            return False
+
+    def has_more(self) -> bool:
+        """Whether there is a byte that comes next. Raises TruncatedFile where the compressed data
+        ends or is damaged instead."""
         while self._at == len(self._piece):
+            if self._truncation is not None:
+                raise self._truncation
             try:
                 piece = next(self._pieces, None)
-            except DataError:
-                raise
+            except TruncatedFile as error:
+                self._truncation = error
+                continue
             except OSError as error:
                 refusal = cannot_read(self._path, error)
-                raise (TruncatedFile(str(refusal)) if error.errno == errno.EIO else refusal
-                       ) from error
+                if error.errno != errno.EIO:
+                    raise refusal from error
+                self._truncation = TruncatedFile(str(refusal))
+                continue
             except Exception as error:  # of zlib and of zstandard
-                raise self._end_early(f"its {self.kind} data is damaged ({error})") from error
+                self._truncation = self._end_early(f"its {self.kind} data is damaged ({error})")
+                continue
             if piece is None:
                 return False
             self._piece, self._at = piece, 0

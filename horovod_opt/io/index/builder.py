@@ -21,8 +21,9 @@ from horovod_opt.io.errors import (
     Stale,
     TruncatedFile,
 )
-from horovod_opt.io.formats import lmdb_file, tar, tfrecord, unpacked_file
+from horovod_opt.io.formats import lmdb_file, tar, tfrecord
 from horovod_opt.io.formats.columns import Scan, Texts
+from horovod_opt.io.formats.unpacked_file import UnpackedFile
 from horovod_opt.io.index import index_file, places
 from horovod_opt.io.index.checksums import checksums as read_checksums
 from horovod_opt.io.index.data_index import Index, identity
@@ -91,7 +92,7 @@ def _scan(data_files: formats.DataFiles, contents: bool, progress: ProgressFunct
     if not index.samples:
         raise DataError(f"{data_files.root}: {len(files)} files hold no sample; remedy: "
                         f"{NO_SAMPLE[data_files.format]}, or another pattern")
-    if contents and index.crc is None:
+    if contents and data_files.format != formats.TFRECORD:
         index = replace(index, crc=_checksums(index, meter))
     changes = find_changes(index.root, files, index.transactions)
     if changes:
@@ -123,6 +124,7 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
         elif formats.is_packed(paths[i]):
             file_scan, unpacked = _scan_packed(data_files.format, paths[i], contents,
                                                keep_truncated)
+            meter.advance(size * contents)
         elif data_files.format == formats.TFRECORD:
             return (tfrecord.scan(paths[i], size, contents, meter.advance, keep_truncated),
                     transaction, unpacked)
@@ -146,8 +148,7 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
         file=np.broadcast_to(file[:, None], shape),
         offset=np.concatenate([file_scan.offset.reshape(-1, len(parts)) for file_scan in scans]),
         size=np.concatenate([file_scan.size.reshape(-1, len(parts)) for file_scan in scans]),
-        crc=np.concatenate([file_scan.crc for file_scan in scans])
-        if data_files.format == formats.TFRECORD else None,
+        crc=_known_checksums(scans) if contents or data_files.format == formats.TFRECORD else None,
         label=None,
         keys=None if data_files.format == formats.TFRECORD else Texts.concatenate(
             [file_scan.keys for file_scan in scans]),
@@ -160,14 +161,15 @@ def _of_records(data_files: formats.DataFiles, files: Files, contents: bool, met
 
 
 def _scan_packed(kind: str, path: str, contents: bool, keep_truncated: bool) -> tuple[Scan, int]:
-    """The samples of a compressed file, and the bytes of its contents."""
-    size, truncation = unpacked_file.measure(path)
+    """The samples of a compressed file, which is unpacked once, and the bytes of its contents."""
+    with UnpackedFile(path) as packed:
+        if kind == formats.TFRECORD:
+            file_scan = tfrecord.scan(path, 0, contents, lambda count: None, keep_truncated, packed)
+        else:
+            file_scan = tar.scan(path, 0, keep_truncated, packed, contents)
+        size, truncation = packed.drain()
     if truncation and not keep_truncated:
         raise TruncatedFile(truncation)
-    if kind == formats.TFRECORD:
-        file_scan = tfrecord.scan(path, size, contents, lambda count: None, keep_truncated, True)
-    else:
-        file_scan = tar.scan(path, size, keep_truncated, True)
     if truncation and not file_scan.truncation:
         file_scan = replace(file_scan, truncation=truncation)
     return file_scan, size
@@ -183,10 +185,23 @@ def _with_all_parts(scans: Sequence[Scan], paths: Sequence[str]) -> list[Scan]:
                     size=np.zeros((0, len(parts)), np.int64)) for scan in scans]
 
 
+def _known_checksums(scans: Sequence[Scan]) -> np.ndarray | None:
+    """0 where a scan has none; None where none has."""
+    if all(file_scan.crc is None for file_scan in scans):
+        return None
+    return np.concatenate([np.zeros(file_scan.size.shape, np.uint32) if file_scan.crc is None
+                           else file_scan.crc for file_scan in scans])
+
+
 def _checksums(index: Index, meter: Meter) -> np.ndarray:
+    """Those of compressed files are known."""
     paths = [os.path.join(index.root, name) for name in index.files.names.strings()]
-    crc, unreadable = read_checksums(paths, index.file.reshape(-1), index.offset.reshape(-1),
-                                     index.size.reshape(-1), meter.advance, index.is_packed)
+    known = np.zeros(len(paths), bool) if index.unpacked is None else index.unpacked != PLAIN
+    plain = np.flatnonzero(~known[index.file.reshape(-1)])
+    crc = np.zeros(index.size.size, np.uint32) if index.crc is None else index.crc.reshape(-1)
+    crc[plain], unreadable = read_checksums(
+        paths, *(column.reshape(-1)[plain] for column in (index.file, index.offset, index.size)),
+        meter.advance)
     if unreadable:
         raise DataError(unreadable[0].reason)
     return crc.reshape(index.size.shape)

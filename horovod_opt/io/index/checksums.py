@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -71,12 +71,12 @@ def checksums(paths: Sequence[str], file: np.ndarray, offset: np.ndarray, size: 
 
     def read_file(number: int, rows: np.ndarray) -> list[Unreadable]:
         records, path = Records(rows, offset[rows], size[rows]), paths[number]
-        try:
-            buffer = ReadBuffer(path, records.end, BLOCK,
-                                UnpackedFile(path) if is_packed(number) else None)
-        except DataError as error:
-            return [Unreadable(row, str(error)) for row in rows.tolist()]
-        with closing(buffer):
+        with ExitStack() as stack:
+            try:
+                packed = stack.enter_context(UnpackedFile(path)) if is_packed(number) else None
+                buffer = stack.enter_context(ReadBuffer(path, records.end, BLOCK, packed))
+            except DataError as error:
+                return [Unreadable(row, str(error)) for row in rows.tolist()]
             bad = records.read(buffer, crc)
         advance(int(records.size.sum()))
         return bad

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 
 from horovod_opt.io import formats
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.formats import lmdb_file, tar, tfrecord
+from horovod_opt.io.formats.unpacked_file import UnpackedFile
 from horovod_opt.io.index.checksums import checksums
 from horovod_opt.io.index.data_index import Index
 from horovod_opt.io.index.files import find_changes
@@ -54,7 +56,8 @@ def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
 
     def check(i: int) -> str | None:
         try:
-            file_scan = scan(paths[i], int(index.lengths[i]), index.is_packed(i))
+            with UnpackedFile(paths[i]) if index.is_packed(i) else nullcontext() as packed:
+                file_scan = scan(paths[i], int(index.lengths[i]), packed)
         except DataError as error:
             return str(error)
         rows = slice(starts[i], starts[i + 1])
@@ -73,10 +76,10 @@ def _structure(index: Index, paths: Sequence[str]) -> Iterator[str]:
 
 def _scanner(index: Index) -> Callable | None:
     if index.format == formats.TFRECORD:
-        return lambda path, size, is_packed: tfrecord.scan(
-            path, size, False, lambda count: None, bool(index.truncated), is_packed)
+        return lambda path, size, packed: tfrecord.scan(
+            path, size, False, lambda count: None, bool(index.truncated), packed)
     if index.format == formats.TAR:
-        return lambda path, size, is_packed: tar.scan(path, size, bool(index.truncated), is_packed)
+        return lambda path, size, packed: tar.scan(path, size, bool(index.truncated), packed)
     if index.format == formats.LMDB:
-        return lambda path, size, is_packed: lmdb_file.scan(path)[0]
+        return lambda path, size, packed: lmdb_file.scan(path)[0]
     return None

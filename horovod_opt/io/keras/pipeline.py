@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from horovod_opt.io.errors import InputError
@@ -21,10 +23,12 @@ REMEDY = ("remedy: behind hio.tensorflow.dataset() only .map(), .prefetch() and,
 
 
 class Fit(NamedTuple):
-    """The arguments of a call of model.fit()."""
+    """The arguments of a call of model.fit(). `is_running` says whether what it reads ahead by is
+    still there, if Keras tells."""
 
     x: Any
     steps_per_epoch: Optional[int]
+    is_running: Callable[[], bool]
 
 
 def find_fit(model: Any) -> Optional[Fit]:
@@ -34,7 +38,9 @@ def find_fit(model: Any) -> Optional[Fit]:
     while frame is not None:
         names = frame.f_locals
         if frame.f_code.co_name == "fit" and names.get("self") is model and "x" in names:
-            return Fit(names["x"], names.get("steps_per_epoch"))
+            iterator = names.get("epoch_iterator")
+            alive = (lambda: None) if iterator is None else weakref.ref(iterator)
+            return Fit(names["x"], names.get("steps_per_epoch"), lambda: alive() is not None)
         frame = frame.f_back
     return None
 

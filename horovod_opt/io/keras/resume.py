@@ -81,6 +81,8 @@ class Resume(keras.callbacks.Callback):
         require_equal(self._data.ranks, {"epoch": self._data.epoch,
                                          "position": self._data.position}, SAME_PLACE)
         self._counter.follow_each_other = self._steps_per_epoch is not None
+        if fit is not None and self._counter.follow_each_other:
+            self._counter.is_read_ahead = fit.is_running
         self._counter.next_pass()
         epoch, self._rest = self._data.epoch, 0
         steps = self._steps_per_epoch or (self._source and self._source.epoch_batches)

@@ -7,6 +7,7 @@ from typing import Optional
 
 import tensorflow as tf
 
+from horovod_opt.io.batch_counter import BatchCounter
 from horovod_opt.io.data import Data
 from horovod_opt.io.node_reader.steps import Pass
 from horovod_opt.io.step_source import StepSource
@@ -27,15 +28,20 @@ class Passes:
         self._latest: Optional[Pass] = None
         self._is_over = False  # the pass that a repetition is asked for
         self.number = 0  # of the latest one
+        self._counted_by: Optional[BatchCounter] = None  # the latest one
 
     def repeat_pass(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
         """Its cardinality is that of a whole pass."""
         return one_pass.repeat().take(self.source.steps)
 
     def begin(self) -> Optional[Pass]:
-        """The next pass; None where a repetition asks for it, as the one before was over()."""
+        """The next pass; None where a repetition asks for it, as the one before was over(), or what
+        ran ahead of a training that has ended: on other ranks it may have been stopped before."""
         if self._is_over:
             self._is_over = False
+            return None
+        counted_by = self._counted_by
+        if self.data.counter is None and counted_by is not None and counted_by.is_read_ahead():
             return None
         self.number += 1
         begun = self._next()
@@ -56,8 +62,11 @@ class Passes:
         if counter is not None:
             data.last_pass = None
             ahead_of = counter.latest if counter.follow_each_other else None
-        # Ranks of an elastic job may be gone, which only the training's thread can hear of.
-        self._latest = self.source.begin(runs_ahead_of=ahead_of, meets=not data.is_elastic)
+        # Ranks of an elastic job may be gone, which only the training's thread can hear of. And how
+        # far something runs ahead differs between ranks.
+        self._latest = self.source.begin(runs_ahead_of=ahead_of,
+                                         meets=ahead_of is None and not data.is_elastic)
+        self._counted_by = counter
         if counter is not None:
             counter.begin(self._latest)
         return self._latest

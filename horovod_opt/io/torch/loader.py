@@ -45,9 +45,9 @@ class Loader:
     thread, and nothing is decoded ahead.
 
     A batch is what `collate` makes of the decoded samples (by default PyTorch's default_collate).
-    With `with_info` it is (batch, info): a BatchInfo has weight, epoch and positions. Where a
-    rank's samples are all damaged and left out (bad="skip"), the batch is that of nothing if
-    `collate` can make one, else None, and the weight is 0.
+    With `with_info` it is (batch, info): a BatchInfo has weight, epoch and positions. Where a rank
+    has no samples, as all are left out (bad="skip"), or fewer are left than ranks (last="mask"),
+    the batch is that of nothing if `collate` can make one, else None, and the weight is 0.
 
     Args:
         data: what `hio.open` returned.

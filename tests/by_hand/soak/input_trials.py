@@ -222,8 +222,8 @@ def _wrong(trial: InputTrial, lines: Sequence[dict], end: tuple[int, int],
     with hio.open(**options, weights=weights and (lambda table: weights), alone=True) as data:
         order = data.order
         # Samples are numbered as they are in the files.
-        _, numbers = np.unique(data.index.file[:, 0] * (1 << 32) + data.index.offset[:, 0],
-                               return_inverse=True)
+        places = data.index.file[:, 0].astype(np.int64) * (1 << 32) + data.index.offset[:, 0]
+        _, numbers = np.unique(places, return_inverse=True)
     if weights:
         numbers = np.flatnonzero(weights)[numbers]
     problems = []

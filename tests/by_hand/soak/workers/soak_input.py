@@ -1,7 +1,7 @@
 """A rank of a trial of the input side: takes batches, in step with the others, until it is killed.
 
-FOLDER SETTINGS STATE: SETTINGS is JSON: arguments of open and loader, `epochs`, `save_every` so many
-steps, `epoch_seconds`, all ranks' `batch`, and `loops`, as input_trials.Loops has them, with a
+FOLDER SETTINGS STATE: SETTINGS is JSON: arguments of open and loader, `epochs`, `save_every` so
+many steps, `epoch_seconds`, all ranks' `batch`, and `loops`, as input_trials.Loops has them, with a
 `seed`. STATE is a file; rank 0 writes it after some of the steps, when all have said what they took
 in them.
 """
@@ -53,7 +53,9 @@ def steps_of(data: hio.Data, loader: Any) -> Iterator[Step]:
     """One loop over it."""
     if loops["reads_by"] == "loader":
         for batch, info in loader:
-            yield info.epoch, info.start, info.end, batch.tolist(), None
+            # With last="mask" a rank may have nothing of the last step.
+            numbers = [] if batch is None else batch.tolist()
+            yield info.epoch, info.start, info.end, numbers, None
     elif loops["reads_by"] == "tensorflow":
         for records, info in loader:
             place = (int(info[name]) for name in ("epoch", "start", "end"))

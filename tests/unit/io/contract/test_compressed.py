@@ -22,6 +22,7 @@ from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
 from horovod_opt.io import index as indexes
+from horovod_opt.io import native
 from horovod_opt.io.formats import unpacked_file
 from horovod_opt.io.index import index_file
 from horovod_opt.io.index.verification import verify
@@ -43,6 +44,11 @@ def pack(kind: str, data: bytes) -> bytes:
     if kind.endswith("zst"):
         return zstandard.ZstdCompressor(write_checksum=True).compress(data)
     return (zlib if kind == "zlib" else gzip).compress(data)
+
+
+def unpacked_bytes(path: Path) -> int:
+    with unpacked_file.UnpackedFile(str(path)) as file:
+        return file.drain()[0]
 
 
 def write(folder: Path, kind: str, plain: int = 0) -> str:
@@ -118,6 +124,30 @@ def test_a_state_goes_on_on_other_ranks(pattern, cached):
     assert sorted(first + second + third) == sorted(map(sample, range(SAMPLES)))
 
 
+@pytest.mark.parametrize("plain", [0, 1])
+@pytest.mark.parametrize("checksums", [True, False])
+def test_an_index_is_built_by_unpacking_once(tmp_path, kind, monkeypatch, checksums, plain):
+    pattern = write(tmp_path / "packed", kind, plain)
+    unpacked = Counter()
+
+    def counting(pieces):
+        def count(self):
+            for piece in pieces(self):
+                unpacked[self._path] += len(piece)
+                yield piece
+        return count
+
+    for name in ("_inflated", "_expanded"):
+        monkeypatch.setattr(unpacked_file.UnpackedFile, name,
+                            counting(getattr(unpacked_file.UnpackedFile, name)))
+    index = indexes.build(pattern, checksums)
+    paths = sorted((tmp_path / "packed").glob("[0-9]*"))
+    once = dict(unpacked)
+    assert once == {str(path): unpacked_bytes(path) for path in paths[plain:]}
+    for number in range(SAMPLES) if index.crc is not None else ():
+        assert index.crc[number, 0] == native.crc32c(sample(number))
+
+
 @pytest.mark.parametrize("ranks, node_ranks", [(4, 2), (3, 3)])
 def test_each_file_is_unpacked_once_a_node(pattern, monkeypatch, ranks, node_ranks):
     unpacked = []
@@ -166,8 +196,7 @@ def test_nothing_stays_open(pattern, tmp_path):
 
 def test_memory_bounds_them_and_a_folder_of_the_disk_takes_more(tmp_path, kind):
     pattern = write(tmp_path / "packed", kind)
-    sizes = [size for size, _ in map(unpacked_file.measure, sorted(
-        map(str, (tmp_path / "packed").iterdir())))]
+    sizes = [unpacked_bytes(path) for path in (tmp_path / "packed").iterdir()]
     with pytest.raises(hio.InputError, match="3 compressed files have .* the largest, .*, which "
                                              "memory=4.00 KiB has no room for; remedy: unpack_in"):
         hio.open(pattern, memory=4096)
@@ -199,7 +228,7 @@ def test_what_is_in_memory_is_not_copied_within_it(pattern, ranks):
 
 def test_only_files_of_chosen_samples_are_unpacked(tmp_path):
     pattern = write(tmp_path / "packed", "tar.gz")
-    size, _ = unpacked_file.measure(str(tmp_path / "packed" / "1.tar.gz"))
+    size = unpacked_bytes(tmp_path / "packed" / "1.tar.gz")
     with hio.open(pattern, choose=["02?", "03?"], memory=size + 12000, chunk_samples=1, window=1,
                   shards=1) as data:
         taken = [item for batch in hio.torch.loader(data, 4, collate=list, epochs=1)

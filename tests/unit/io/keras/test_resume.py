@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from data_sets import tfrecord
+from events import MINUTE
+from thread_ranks import in_job, succeeded
 
 tf = pytest.importorskip("tensorflow")
 keras = pytest.importorskip("keras")
 
 import horovod_opt.io as hio
+from horovod_opt.io.batch_counter import BatchCounter
+from horovod_opt.io.step_source import StepSource
+from horovod_opt.io.tensorflow.passes import Passes
 
 pytestmark = pytest.mark.usefixtures("source", "unsynced")
 COUNT = 100
@@ -206,6 +212,62 @@ def test_steps_per_epoch_are_counted_over_epochs(tfrecords, steps, epochs, steps
     assert (data.epoch, data.position) == (batches // 13, batches % 13 * 8)
     assert set(counts) <= {data.epoch, data.epoch + 1}
     assert sum(counts) == data.epoch * COUNT + data.position
+
+
+def test_what_ran_ahead_of_a_training_moves_nothing_when_it_is_over(tfrecords, monkeypatch):
+    """Of 25 steps an epoch fit() takes 24; the next epoch is asked for when it has ended."""
+    from horovod_opt.io.tensorflow import passes
+
+    is_over, asked = threading.Event(), threading.Event()
+    begin = passes.Passes.begin
+
+    def watched(self):
+        begun = begin(self)
+        if is_over.is_set():
+            asked.set()
+        return begun
+
+    def gate(record):
+        if gate.seen >= 24:
+            assert is_over.wait(MINUTE)
+        gate.seen += 1
+        return record
+
+    class End(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            is_over.set()
+            assert asked.wait(MINUTE)
+
+    monkeypatch.setattr(passes.Passes, "begin", watched)
+    gate.seen = 0
+    with hio.open(tfrecords, seed=1, chunk_samples=4) as data:
+        ds = hio.tensorflow.dataset(data, 4)
+        gated = ds.map(lambda batch: tf.ensure_shape(
+            tf.numpy_function(gate, [batch], tf.string), [None]))
+        model = Counting()
+        model.fit(gated.map(parse).repeat().prefetch(4), epochs=1, steps_per_epoch=24, verbose=0,
+                  shuffle=False, callbacks=[hio.keras.Resume(data), End()])
+        assert (data.epoch, data.position) == (0, 96)
+        assert sum(len(batch) for batch in ds) == COUNT  # a loop of one's own still has its epoch
+
+
+def test_ranks_run_ahead_as_far_as_each_comes(tfrecords):
+    """One asks for a second epoch, the other never does: they still meet for what follows."""
+    def run(open_data, rank):
+        with open_data(tfrecords, seed=1, chunk_samples=4) as data:
+            fits = Passes(data, StepSource(data, 4, None, "spread", None))
+            for expected in (0, 1):
+                counter = BatchCounter(data)
+                counter.follow_each_other = True
+                counter.next_pass()
+                assert fits.begin().start[0] == expected
+                counter.advance(3)
+                if rank == 0:
+                    assert fits.begin().start[0] == expected + 1
+                counter.stop()
+                data.load_state_dict({**data.state_dict(), "epoch": 1, "position": 0})
+
+    succeeded(in_job(2, run))
 
 
 def test_steps_per_epoch_without_repeat_ends_with_the_data(tfrecords):

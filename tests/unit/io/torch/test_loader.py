@@ -314,6 +314,27 @@ def test_a_state_of_another_order_is_refused(tfrecords):
             other.load_state_dict(data.state_dict())
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_that_has_nothing_of_a_masked_step_goes_on(tmp_path, ranks):
+    path = tfrecord(tmp_path / "a.tfrecord", [bytes([i]) for i in range(4 * ranks + 1)])
+
+    def run(open_data, rank):
+        with open_data(path) as data:
+            options = {"last": "mask", "epochs": 1}
+            pairs = list(hio.torch.loader(data, 4, with_info=True, **options))
+            others = list(torch.utils.data.DataLoader(
+                hio.torch.Dataset(data), collate_fn=list,
+                batch_sampler=hio.torch.BatchSampler(data, 4, **options)))
+            return pairs[-1], len(pairs), others[-1], len(others)
+
+    results = succeeded(in_job(ranks, run))
+    assert sorted(info.size for (_, info), *_ in results) == [0] * (ranks - 1) + [1]
+    for (batch, info), steps, other, other_steps in results:
+        assert steps == other_steps == 2 and info.slots == 4
+        assert batch in (None, []) if info.size == 0 else len(batch) == 1
+        assert len(other) <= 1
+
+
 def damage(tfrecords: str, keep_times: bool = True) -> None:
     import os
     from pathlib import Path
