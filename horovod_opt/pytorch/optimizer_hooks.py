@@ -95,23 +95,16 @@ class Reducing:
 
     def _take_late_sums(self) -> None:
         """Nothing is written into a gradient any more once the step that it was sent in is given
-        up. What other ranks have not sent may never come: after LATE_SECONDS its parameter gets a
-        gradient in memory of its own."""
+        up. What other ranks have not sent may never come: it is waited for LATE_SECONDS."""
         from horovod.torch import mpi_ops
 
         until = time.monotonic() + LATE_SECONDS
-        for key, (handle, _) in self._handles.items():
+        for handle, _ in self._handles.values():
             if handle is None or callable(handle):  # nothing is written in place
                 continue
             while not mpi_ops.poll(handle) and time.monotonic() < until:
                 time.sleep(POLL_SECONDS)
-            if mpi_ops.poll(handle):
-                with contextlib.suppress(mpi_ops.HorovodInternalError):
-                    mpi_ops.synchronize(handle)
-                continue
-            for parameter in key if isinstance(key, tuple) else (key,):
-                if parameter.grad is not None:
-                    parameter.grad = parameter.grad.clone()
+        _detach_late_sums(self._handles)
 
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
         """From now on, reduces the gradients of those that require one."""
@@ -332,8 +325,10 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     distributed._arguments = {name: value for name, value in arguments.items()
                               if name != "named_parameters"}
     distributed._own_names = vars(distributed).keys() - vars(optimizer).keys() | {"_own_names"}
-    if mixin is Reducing and not is_alone:
-        distributed._agree_on_orders()
+    if mixin is Reducing:
+        weakref.finalize(distributed, _detach_late_sums, distributed._handles).atexit = False
+        if not is_alone:
+            distributed._agree_on_orders()
     return distributed
 
 
@@ -382,9 +377,29 @@ def _gives_step_up(load_state_dict: Callable) -> Callable:
     @functools.wraps(load_state_dict)
     def wrapper(optimizer: Reducing, *arguments: Any, **named: Any) -> Any:
         optimizer._take_late_sums()
-        return load_state_dict(optimizer, *arguments, **named)
+        handles = optimizer._handles
+        result = load_state_dict(optimizer, *arguments, **named)
+        optimizer._handles = handles  # what is empty now, in the place of another one
+        return result
 
     return wrapper
+
+
+def _detach_late_sums(handles: dict) -> None:
+    """Ends the reductions that are there; gradients of the others get memory of their own."""
+    from horovod.torch import mpi_ops
+
+    for key, (handle, _) in handles.items():
+        if handle is None or callable(handle):
+            continue
+        with contextlib.suppress(mpi_ops.HorovodInternalError, ValueError):
+            if mpi_ops.poll(handle):
+                mpi_ops.synchronize(handle)
+                continue
+        for parameter in key if isinstance(key, tuple) else (key,):
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad.clone()
+    handles.clear()
 
 
 def _wrap_again(wrap: Callable, optimizer: torch.optim.Optimizer, arguments: dict

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <utility>
 
 #include "horovod_opt/csrc/core/plan/plan_run.h"
@@ -72,6 +73,42 @@ class PlanEndTest : public PlanWarmUpTest {
  protected:
   PlanEndTest() { WarmUp(); }
 };
+
+// Invariant 9.
+TEST_F(PlanWarmUpTest, CountsATensorOnceHoweverOftenItIsRefused) {
+  std::mt19937 draw(7);
+  for (std::uint64_t iteration = 1; iteration <= kLast + 5; ++iteration) {
+    for (int slot : {0, 1}) {
+      EXPECT_EQ(run_.state() == PlanState::kReady, iteration > kLast);
+      while (draw() % 3 != 0) {
+        EXPECT_EQ(Arrive(slot), Route::kNegotiated);
+        run_.Refuse(slot);
+      }
+      EXPECT_EQ(Arrive(slot), Route::kNegotiated);
+    }
+    const Vote vote = CastVote();
+    EXPECT_EQ(vote.last_iteration, iteration);
+    EXPECT_TRUE(vote.whole);
+    Apply(Decision::kWait);
+  }
+}
+
+// The caller has given it up with its step.
+TEST_F(PlanWarmUpTest, ATensorOfTheNextStepIsNotARefusedOneOnceMore) {
+  const auto send = [&](int slot, std::int64_t step) {
+    ArrivalPtr arrival = std::make_unique<Arrival>();
+    arrival->step = step;
+    arrival->in_turn = true;
+    EXPECT_EQ(run_.Arrive(slot, "", arrival, PlanRun::Clock::now()).route, Route::kNegotiated);
+  };
+  for (int step = 1; step <= 4; ++step) {
+    send(0, step);
+    send(1, step);
+    run_.Refuse(1);
+    EXPECT_EQ(CastVote().last_iteration, static_cast<std::uint64_t>(step));
+    Apply(Decision::kWait);
+  }
+}
 
 TEST_F(PlanWarmUpTest, IsReadyOnceEverySlotHasArrivedInAllWarmUpIterations) {
   for (std::uint64_t iteration = 1; iteration < kLast; ++iteration) Iteration();

@@ -108,6 +108,7 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
   std::vector<TensorTableEntry> negotiated;
   std::vector<Request> negotiated_requests;
   std::vector<std::string> negotiated_names;
+  std::vector<std::int64_t> negotiated_keys;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     requests[i].set_group_id(NULL_GROUP_ID);
     const Call& call = group.calls[i];
@@ -122,6 +123,7 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
       negotiated.push_back(std::move(TensorOf(arrival).entry));
       negotiated_requests.push_back(requests[i]);
       negotiated_names.push_back(names[i]);
+      negotiated_keys.push_back(group.keys[i]);
     } else if (const Status status = StatusOf(route, topo, arrival); !status.ok()) {
       return status;
     }
@@ -131,7 +133,13 @@ Status EnqueueCalls(Topo& topo, PlanTable& plans, ProcessSet& process_set, const
     const auto id = process_set.group_table.RegisterGroup(std::move(negotiated_names));
     for (Request& request : negotiated_requests) request.set_group_id(id);
   }
-  return process_set.tensor_queue.AddToTensorQueueMulti(negotiated, negotiated_requests);
+  const Status status =
+      process_set.tensor_queue.AddToTensorQueueMulti(negotiated, negotiated_requests);
+  for (std::size_t i = 0; !status.ok() && i < negotiated.size(); ++i) {
+    const bool was_taken = negotiated[i].tensor == nullptr;
+    if (!was_taken) plans.Refuse(negotiated_keys[i]);
+  }
+  return status;
 }
 
 // To upstream's queue, as if no plan knew of it.
@@ -178,7 +186,9 @@ Status EnqueueTensorAllreduce(PlannedKey planned_key,
     arrival->in_turn = planned_key.in_turn;
     const Route route = plans->Arrive(key, arrival);
     if (route != Route::kNegotiated) return StatusOf(route, *topo, arrival);
-    return EnqueueNegotiated(std::move(arrival));
+    const Status status = EnqueueNegotiated(std::move(arrival));
+    if (!status.ok()) plans->Refuse(key);
+    return status;
   }
   return horovod::common::EnqueueTensorAllreduce(
       std::move(context), std::move(tensor), std::move(output), std::move(ready_event_list),

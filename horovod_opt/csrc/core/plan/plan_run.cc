@@ -43,21 +43,24 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
     if (must_wait || !held_.empty()) return Hold(slot, difference, arrival);
     if (arrival->in_turn && !IsWhole()) CatchUp();
     in_turn_ = arrival->in_turn;
-    step_ = step;
+    BeginStep(step);
     result.news = starts_anew_ || step == step_over_;
   }
-  const std::uint64_t iteration = arrivals_[slot] + 1;
+  const bool counted = refused_.count(slot) > 0;
+  const std::uint64_t iteration = arrivals_[slot] + (counted ? 0 : 1);
   if (filling_.IsBusy(slot) && !deferring_ && IsPlanned(slot, iteration)) {
     result.route = Route::kOverlaps;
     return result;
   }
+  refused_.erase(slot);
   arrivals_[slot] = iteration;
   last_arrival_ = now;
   if (!difference.empty() && !deferring_ && IsPlanned(slot, iteration)) {
     Differs(slot, difference);
     result.news = true;
   }
-  if (state_ == PlanState::kCaptured && WarmUp(slot, iteration, difference)) result.news = true;
+  if (state_ == PlanState::kCaptured && !counted && WarmUp(slot, iteration, difference))
+    result.news = true;
   // What it waits for may have changed: the ranks look again, less and less often.
   if (state_ == PlanState::kReady && iteration > last_iteration_ && iteration >= kFirstLook &&
       IsPowerOfTwo(iteration))
@@ -78,6 +81,13 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
   result.route = Route::kPlanned;
   result.bucket_id = Put(slot, iteration, std::move(arrival), now);
   return result;
+}
+
+void PlanRun::Refuse(int slot) { refused_.insert(slot); }
+
+void PlanRun::BeginStep(std::int64_t step) {
+  step_ = step;
+  refused_.clear();
 }
 
 bool PlanRun::LeaveOut(int slot, const std::string& reason) {

@@ -22,6 +22,9 @@
 //    abandoned by all ranks together: none waits for it, or goes on alone. Where steps come in turn,
 //    an iteration is one step on each rank: what arrives of the next is held while the one before is
 //    under way, so that no bucket ever holds tensors of two steps.
+// 9. Iterations count what was sent: an arrival that the negotiated path has refused, as the last one
+//    of its name is still under way, and the one with which the caller tries again are one. How
+//    often he has to try differs from rank to rank.
 #pragma once
 
 #include <chrono>
@@ -83,6 +86,8 @@ class PlanRun {
   // is not the planned one ends a plan that is active.
   ArrivalResult Arrive(int slot, const std::string& difference, ArrivalPtr& arrival,
                        Clock::time_point now);
+  // After Route::kNegotiated, where the tensor was not taken: its next arrival is the same once more.
+  void Refuse(int slot);
 
   // A complete bucket that is announced next, or was; without the place of its turn.
   Work& CompleteBucket(int bucket_id) { return filling_.CompleteBucket(bucket_id); }
@@ -193,6 +198,7 @@ class PlanRun {
   void DumpWaiting(StatePage& page, const std::string& set, const std::string& kind,
                    const std::vector<DeferredArrival>& arrivals) const;
   void Begin(int slot, std::uint64_t iteration);
+  void BeginStep(std::int64_t step);
   void AddBuckets(std::uint64_t from_iteration, const std::vector<int>& bucket_ids,
                   Buckets buckets);
   // All that it waits for has arrived in the warm-up iterations.
@@ -220,6 +226,7 @@ class PlanRun {
   bool deferring_ = false, zeros_ = false;
   std::vector<DeferredArrival> deferrals_;
   std::vector<DeferredArrival> held_;  // of later steps, invariant 8
+  std::set<int> refused_;              // slots whose last arrival is counted and was not sent
   std::int64_t step_ = 0;              // the last that has begun
   bool in_turn_ = false;
   std::int64_t step_over_ = 0;       // the last of which StepOver() was told

@@ -149,7 +149,7 @@ void PlanRun::Abandon(const Decision& decision, Effects& effects) {
   deferrals_.clear();
   abandoned_step_ = step_;
   for (ArrivalPtr& arrival : effects.to_negotiate) arrival->failure = abandoned_;
-  step_ = 0;
+  BeginStep(0);
   last_iteration_ = 0;
   std::fill(arrivals_.begin(), arrivals_.end(), 0);
   times_.Restart();
@@ -219,7 +219,7 @@ void PlanRun::Release(Effects& effects) {
 void PlanRun::ReleaseHeld(Effects& effects) {
   while (HeldStepMayBegin()) {
     if (!IsWhole()) CatchUp();
-    step_ = held_.front().arrival->step;
+    BeginStep(held_.front().arrival->step);
     const auto end = std::find_if(held_.begin(), held_.end(), [&](const DeferredArrival& deferral) {
       return deferral.arrival->step != step_;
     });
@@ -244,6 +244,7 @@ void PlanRun::Restart() {
   const bool under_way =
       filling_.AnyIncomplete() || (filling_.AnyBusy() && !IsWhole()) || !held_.empty();
   std::fill(arrivals_.begin(), arrivals_.end(), 0);
+  refused_.clear();
   last_iteration_ = 0;
   times_.Restart();
   zeros_ = false;

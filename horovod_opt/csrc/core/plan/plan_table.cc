@@ -163,6 +163,14 @@ Route PlanTable::Arrive(std::int64_t key, ArrivalPtr& arrival) {
   return result.route;
 }
 
+void PlanTable::Refuse(std::int64_t key) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto [entry, slot] = Find(key);
+  if (entry == nullptr) return;
+  std::lock_guard<std::mutex> guard(entry->mutex);
+  entry->run.Refuse(slot);
+}
+
 void PlanTable::SpinFor(const Turn& turn) {
   const bool all_there = small_buckets_->Spin(turn);
   Work work;

@@ -79,6 +79,8 @@ class PlanTable {
   bool Knows(std::int64_t key) const;
   // May perform the tensor's bucket, and then has called back for it when it returns.
   Route Arrive(std::int64_t key, ArrivalPtr& arrival);
+  // After Route::kNegotiated, where the negotiated path has not taken the tensor.
+  void Refuse(std::int64_t key);
   // A bucket that is announced and not taken, of which the caller has been told: the same until
   // it takes it or gives it back.
   const Work& Look(int bucket_id) const;

@@ -6,6 +6,7 @@ import copy
 import inspect
 import io
 import pickle
+from collections.abc import Callable
 
 import horovod.torch as hvd
 import torch
@@ -124,28 +125,48 @@ class Left(Exception):
     """The script's own error."""
 
 
-def left_and_zeroed_in_place(run: Run) -> object:
+def load_again(run: Run, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    optimizer.load_state_dict(optimizer.state_dict())
+    return optimizer
+
+
+def replace_living(run: Run, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """While there is the old one."""
+    return run.sgd()
+
+
+def replace_dead(run: Run, _: None) -> torch.optim.Optimizer:
+    return run.sgd()
+
+
+def left_and_zeroed_in_place(go_on: Callable) -> Program:
     """Steps that end in the backward pass, each time after more gradients; what was on its way
     then must not come into those that were zeroed."""
+
     def leave(_: torch.Tensor) -> None:
         raise Left
 
-    optimizer = run.sgd()
-    parameters = list(run.net.parameters())
-    run.train(optimizer, 1)
-    for step in range(12):
-        optimizer.zero_grad(set_to_none=False)
-        hook = parameters[step % len(parameters)].register_hook(leave)
-        try:
+    def program(run: Run) -> object:
+        optimizer = run.sgd()
+        parameters = list(run.net.parameters())
+        run.train(optimizer, 1)
+        for step in range(12):
+            optimizer.zero_grad(set_to_none=False)
+            hook = parameters[step % len(parameters)].register_hook(leave)
+            try:
+                run.loss(step).backward()
+            except Left:
+                if go_on is replace_dead:
+                    optimizer = None
+                optimizer = go_on(run, optimizer)
+            hook.remove()
+            for parameter in parameters:
+                parameter.grad.zero_()
             run.loss(step).backward()
-        except Left:
-            optimizer.load_state_dict(optimizer.state_dict())
-        hook.remove()
-        for parameter in parameters:
-            parameter.grad.zero_()
-        run.loss(step).backward()
-        optimizer.step()
-    return run.weights()
+            optimizer.step()
+        return run.weights()
+
+    return program
 
 
 def step_with_closure(run: Run) -> object:
@@ -374,9 +395,10 @@ def profile_hook_step(run: Run) -> object:
 PROGRAMS: dict[str, Program] = {
     **{f"optim.{name}": each_class(name, cls) for name, cls in optimizer_classes().items()},
     "lbfgs": lbfgs(), "lbfgs, line search": lbfgs(line_search_fn="strong_wolfe"),
+    **{f"left_and_zeroed_in_place, {go_on.__name__}": left_and_zeroed_in_place(go_on)
+       for go_on in (load_again, replace_living, replace_dead)},
     **{program.__name__: program for program in (
-        fused, one_after_the_other, own_class, defaults, zero_grad, left_and_zeroed_in_place,
-        step_with_closure,
+        fused, one_after_the_other, own_class, defaults, zero_grad, step_with_closure,
         closure_without_gradients, closure_that_clips, add_param_group, add_named_parameters,
         add_to_groups, freeze_and_unfreeze, step_hooks, clipping_hook, state_dict_hooks,
         save_and_load, wrapped_in_the_middle, deep_copy, pickled, profiled, profile_hook_step)},
