@@ -322,6 +322,32 @@ TEST_F(StepTest, AStepOfWhichNothingComesIsLeftAfterTheStallChecksTime) {
   EXPECT_FALSE(left(5s)) << "it is whole";
 }
 
+// Another rank has begun the next step as well, and sends that negotiated.
+TEST_F(StepTest, AStepThatWasLeftBeforeThePlanIsActiveDoesNotHoldTheNextOne) {
+  EXPECT_EQ(Send(0, 7).route, Route::kNegotiated);
+  EXPECT_EQ(CastVote().last_iteration, kLast + 1);
+  for (int slot : {0, 1, 2}) EXPECT_EQ(Send(slot, 8).route, Route::kDeferred);
+  Decision commit = Decided(Decision::kCommit, kLast + 3, "");
+  EXPECT_EQ(NumbersOf(run_.Apply(commit, {kBase, kBase + 1}, run_.plan().buckets).to_negotiate),
+            (std::vector<int>{2, 3, 4}));
+  const Vote vote = CastVote();
+  EXPECT_FALSE(vote.left || vote.goes_on);
+  EXPECT_EQ(vote.last_iteration, kLast + 2);
+  Apply(Decision::kWait);
+  for (int slot : {0, 1, 2}) EXPECT_EQ(Send(slot, 9).route, Route::kPlanned);
+}
+
+TEST_F(StepTest, NorOneThatTheFrameworkSaysIsOver) {
+  in_turn_ = false;
+  Send(0, 7);
+  CastVote();
+  run_.Apply(Decided(Decision::kCommit, kLast + 2, ""), {kBase, kBase + 1}, run_.plan().buckets);
+  EXPECT_FALSE(run_.StepOver(7));
+  EXPECT_FALSE(CastVote().left);
+  Apply(Decision::kWait);
+  for (int slot : {0, 1, 2}) EXPECT_EQ(Send(slot, 8).route, Route::kPlanned);
+}
+
 TEST_F(StepTest, AStepOfTheWarmUpThatWasLeftBeginsTheWarmUpAnew) {
   PlanRun run(MakePlan("p", 2, {{0, 1}}));
   const auto send = [&](int slot, std::int64_t step) {

@@ -205,10 +205,13 @@ bool PlanRun::IsWhole() const {
   return true;
 }
 
+bool PlanRun::StepIsPlanned() const {
+  return planned_from_ <= last_iteration_ && last_iteration_ < planned_until_;
+}
+
 bool PlanRun::StepIsOver() const {
   if (planned_from_ == kNever) return true;
-  if (filling_.AnyBusy()) return false;
-  return last_iteration_ >= planned_until_ || IsWhole();
+  return !filling_.AnyBusy() && (!StepIsPlanned() || IsWhole());
 }
 
 // After a step that was left in the negotiated path. What it has shown of the plan does not count.
@@ -227,13 +230,13 @@ void PlanRun::WarmUpAgain() {
 bool PlanRun::StepOver(std::int64_t step) {
   step_over_ = step;
   if (step != step_ || IsWhole()) return false;
-  if (planned_from_ != kNever) return true;
-  if (state_ == PlanState::kReady) CatchUp();
+  if (StepIsPlanned()) return true;
+  if (state_ == PlanState::kReady || planned_from_ != kNever) CatchUp();
   return false;
 }
 
 bool PlanRun::StepIsLeft() const {
-  return step_ != 0 && step_ == step_over_ && planned_from_ != kNever && !IsWhole();
+  return step_ != 0 && step_ == step_over_ && StepIsPlanned() && !IsWhole();
 }
 
 PlanRun::ArrivalResult PlanRun::Hold(int slot, const std::string& difference, ArrivalPtr& arrival) {

@@ -170,6 +170,8 @@ class PlanRun {
   // All slots have arrived equally often.
   bool IsWhole() const;
   bool IsLeftOut(int slot) const { return left_out_.count(slot) + leaves_out_.count(slot) > 0; }
+  // The step that has begun takes the planned path.
+  bool StepIsPlanned() const;
   // A tensor of the next step may be let through.
   bool StepIsOver() const;
   void WarmUpAgain();  // from the next iteration on

@@ -26,7 +26,7 @@ Vote PlanRun::CastVote(bool joined, bool times, Clock::time_point now, Clock::du
   vote.whole = IsWhole();
   vote.goes_on = !held_.empty();
   vote.step_over = StepIsLeft();
-  const bool is_late = patience > patience.zero() && in_turn_ && planned_from_ != kNever &&
+  const bool is_late = patience > patience.zero() && in_turn_ && StepIsPlanned() &&
                        now - last_arrival_ >= patience;
   vote.left = !vote.whole && (vote.goes_on || vote.step_over || is_late);
   for (std::size_t slot = 0; vote.left && slot < arrivals_.size(); ++slot) {
