@@ -164,6 +164,31 @@ TEST_F(PlanTableTest, ARankHasLeftItsStepOnlyIfItWaitsForSomethingElse) {
   EXPECT_TRUE(p_is_left(false)) << "it waits in q";
 }
 
+// A script that leaves a step may send a name again while a vote hands back its last tensor.
+TEST_F(PlanTableTest, WhatIsHandedBackIsNotOvertaken) {
+  for (const bool in_turn : {true, false}) {
+    PlanTable plans(kCapacity, [](const Work&) {}, [] {});
+    plans.Add(MakePlan("p", 2, {{0, 1}}));
+    const auto send = [&](std::int64_t key, std::int64_t step) {
+      ArrivalPtr arrival = std::make_unique<Arrival>();
+      arrival->step = step;
+      arrival->in_turn = in_turn;
+      return ArriveAt(plans, key, arrival);
+    };
+    const std::string row = plans.VoteRow(true, false);
+    EXPECT_EQ(send(1, 7), Route::kDeferred);
+    std::vector<std::int64_t> steps;
+    const auto hand_back = [&](const ArrivalPtr& arrival) {
+      steps.push_back(arrival->step);
+      if (steps.size() > 1) return;
+      for (int key : {1, 2}) EXPECT_EQ(send(key, 8), Route::kDeferred);
+    };
+    plans.Apply(plans.DecideBy(ByRank({row})), hand_back);
+    EXPECT_EQ(steps, (std::vector<std::int64_t>{7, 8, 8}));
+    EXPECT_EQ(send(1, 9), Route::kNegotiated);
+  }
+}
+
 TEST_F(PlanTableTest, RejectionOfAPlanThatIsUnknownHereIsSaidToo) {
   const std::string peer = ToRow({Says(PlanState::kFailed, 0, "no")});
   EXPECT_EQ(HoldVote({peer}).rejections, std::vector<std::string>{"plan p: rank 1: no"});

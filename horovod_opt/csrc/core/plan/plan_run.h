@@ -122,6 +122,9 @@ class PlanRun {
   // CastVote(), they stay deferred until the next vote. `buckets`, with their IDs: for kRebuild,
   // and for kCommit of a plan that has none.
   Effects Apply(const Decision& decision, const std::vector<int>& bucket_ids, Buckets buckets);
+  // After Apply(): arrivals stay deferred until GoOn(), which lets them go.
+  void DeferStill() { deferring_ = true; }
+  Effects GoOn();
   // Tensors of a later step are held, and the one before is over.
   bool HeldStepMayBegin() const { return !held_.empty() && !deferring_ && StepIsOver(); }
   // This rank has joined: puts zeros into the planned iterations that others have begun, once it is
@@ -213,6 +216,7 @@ class PlanRun {
   int Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now);
   void TakeBack(const Decision& decision, Effects& effects);
   void Forget(Effects& effects);
+  void LetGo(Effects& effects);  // deferred and held arrivals, as far as may be
   void Release(Effects& effects);
 
   Plan plan_;

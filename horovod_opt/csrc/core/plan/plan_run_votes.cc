@@ -103,10 +103,20 @@ PlanRun::Effects PlanRun::Apply(const Decision& decision, const std::vector<int>
       Forget(effects);
       break;
   }
+  LetGo(effects);
+  return effects;
+}
+
+PlanRun::Effects PlanRun::GoOn() {
+  Effects effects;
+  LetGo(effects);
+  return effects;
+}
+
+void PlanRun::LetGo(Effects& effects) {
   Release(effects);
   ReleaseHeld(effects);
   if (HasNews()) effects.news = true;
-  return effects;
 }
 
 void PlanRun::Commit(const Decision& decision, const std::vector<int>& bucket_ids,

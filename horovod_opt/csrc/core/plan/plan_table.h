@@ -111,12 +111,17 @@ class PlanTable {
     std::vector<ArrivalPtr> to_refuse;     // were deferred, and are refused
     std::vector<std::string> rejections;   // lines for the user, of plans that are negotiated
     std::vector<std::string> failures;     // of steps that fail on some rank
+    std::set<std::string> come_from;       // plans of `to_negotiate`, by hash
   };
+  using HandBack = std::function<void(ArrivalPtr)>;
   // What the ranks have decided, who say `rows`. Takes no lock, so that arrivals wait for none.
   std::vector<Decision> DecideBy(const TextByRank& rows) const { return Decide(rows, group_); }
   // Whether Apply() may make a plan active that is not: the same on every rank.
   static bool AnyBecomesActive(const std::vector<Decision>& decisions);
-  Outcome Apply(std::vector<Decision> decisions);
+  // `hand_back` takes what is negotiated, with no lock held, before anything of these plans that
+  // arrives meanwhile takes that path: a tensor that a script sends again, as it has left a step,
+  // does not overtake its last one. Without it they are in the outcome.
+  Outcome Apply(std::vector<Decision> decisions, const HandBack& hand_back = {});
   Outcome Apply(const TextByRank& rows) { return Apply(DecideBy(rows)); }
   // Whether a plan is or has been active, one with tensors on GPUs or, if `anywhere`, any. The same
   // on every rank between two votes.
@@ -202,8 +207,11 @@ class PlanTable {
   void Rest(std::vector<Decision>& decisions, std::size_t buckets, Outcome& outcome);
   void Forget(const Decision& decision, Outcome& outcome);
   void ForgetCall(Entry& entry, Decision& decision, Outcome& outcome);
+  Outcome CarryOut(std::vector<Decision> decisions);
   void CarryOut(Entry* entry, const Decision& decision, Outcome& outcome,
                 const std::vector<int>& bucket_ids = {}, Buckets buckets = {});
+  void Collect(Entry& entry, PlanRun::Effects effects, Outcome& outcome);
+  void ForEach(const std::set<std::string>& hashes, const std::function<void(Entry&)>& act);
   void AddRejection(const Entry* entry, const Decision& decision, bool once, Outcome& outcome);
   void WantVote() {
     wants_vote_.store(true, std::memory_order_release);

@@ -1,6 +1,7 @@
 // Votes of PlanTable: it says what this rank has, and carries out what all have decided.
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "horovod_opt/csrc/core/plan/plan_table.h"
 #include "horovod_opt/csrc/core/plan/rebuild_buckets.h"
@@ -137,13 +138,17 @@ void PlanTable::CarryOut(Entry* entry, const Decision& decision, Outcome& outcom
   if (entry == nullptr) return;
   std::lock_guard<std::mutex> guard(entry->mutex);
   for (int bucket_id : bucket_ids) owners_[bucket_id] = entry;
-  auto effects = entry->run.Apply(decision, bucket_ids, std::move(buckets));
+  Collect(*entry, entry->run.Apply(decision, bucket_ids, std::move(buckets)), outcome);
+}
+
+void PlanTable::Collect(Entry& entry, PlanRun::Effects effects, Outcome& outcome) {
   for (int bucket_id : effects.free_ids) {
     owners_[bucket_id] = nullptr;
     ids_.Free(bucket_id);
   }
   debts_.insert(debts_.end(), effects.debts.begin(), effects.debts.end());
-  for (int bucket_id : effects.bucket_ids) Announce(*entry, bucket_id);
+  for (int bucket_id : effects.bucket_ids) Announce(entry, bucket_id);
+  if (!effects.to_negotiate.empty()) outcome.come_from.insert(entry.run.plan().hash);
   const auto move_to = [](std::vector<ArrivalPtr>& from, std::vector<ArrivalPtr>& to) {
     std::move(from.begin(), from.end(), std::back_inserter(to));
   };
@@ -171,11 +176,37 @@ bool PlanTable::AnyBecomesActive(const std::vector<Decision>& decisions) {
                      [](const Decision& decision) { return decision.kind == Decision::kCommit; });
 }
 
+PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions, const HandBack& hand_back) {
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  Outcome outcome = CarryOut(std::move(decisions));
+  while (hand_back && !outcome.to_negotiate.empty()) {
+    const std::set<std::string> come_from = std::exchange(outcome.come_from, {});
+    ForEach(come_from, [](Entry& entry) { entry.run.DeferStill(); });
+    lock.unlock();
+    for (ArrivalPtr& arrival : std::exchange(outcome.to_negotiate, {})) {
+      hand_back(std::move(arrival));
+    }
+    lock.lock();
+    ForEach(come_from, [&](Entry& entry) { Collect(entry, entry.run.GoOn(), outcome); });
+  }
+  return outcome;
+}
+
+// Those that are not forgotten.
+void PlanTable::ForEach(const std::set<std::string>& hashes,
+                        const std::function<void(Entry&)>& act) {
+  for (const std::string& hash : hashes) {
+    Entry* const entry = Find(hash);
+    if (entry == nullptr) continue;
+    std::lock_guard<std::mutex> guard(entry->mutex);
+    act(*entry);
+  }
+}
+
 // All ranks make the same decisions in the same order, so they give out the same bucket IDs: first
 // those that free some, then those that need some, which may let others rest.
-PlanTable::Outcome PlanTable::Apply(std::vector<Decision> decisions) {
+PlanTable::Outcome PlanTable::CarryOut(std::vector<Decision> decisions) {
   Outcome outcome;
-  std::lock_guard<std::shared_mutex> lock(mutex_);
   PayDebts();
   for (Decision& decision : decisions) {
     if (disabled_.empty() || decision.kind != Decision::kCommit) continue;

@@ -109,8 +109,9 @@ void SetRoundWork::HoldVote(PlanTable::Stall stall) {
   auto decisions = plans_.DecideBy(GatherByRank(controller, row));
   if (before_plan_ && PlanTable::AnyBecomesActive(decisions))
     std::exchange(before_plan_, nullptr)();
-  auto outcome = plans_.Apply(std::move(decisions));
-  for (ArrivalPtr& arrival : outcome.to_negotiate) BackToNegotiation(horovod_, std::move(arrival));
+  auto outcome = plans_.Apply(std::move(decisions), [&](ArrivalPtr arrival) {
+    BackToNegotiation(horovod_, std::move(arrival));
+  });
   for (ArrivalPtr& arrival : outcome.to_refuse) {
     TensorOf(arrival).entry.FinishWithCallback(horovod::common::DUPLICATE_NAME_ERROR);
   }
