@@ -35,7 +35,7 @@ DEFAULT_KINDS = KINDS[:-1]  # mixed groups end a job that sets HOROVOD_DISABLE_G
 DTYPES = {"tensorflow": ("uint8", "int32", *FLOATS), "torch": ("int32", "int64", *FLOATS)}
 MOVES = ("broadcast", "allgather", "alltoall")
 OTHERS = (*MOVES, "reducescatter", "grouped", "sparse")
-AGAIN = ("same", "another", "synchronized")
+AGAIN = ("same", "another", "replaced", "synchronized")
 SEEDS = 2**30
 
 

@@ -55,7 +55,8 @@ class Leave(NamedTuple):
     """What ranks leave by an exception that they catch: a turn, or a step.
 
     places   by rank, before which collective, or at which parameter's gradient; None: not at all
-    again    how they go on: with the `same` optimizer, with `another`, or `synchronized`
+    again    how they go on: with the `same` optimizer, with `another` of new parameters, with one
+             of the same parameters in its place (`replaced`), or `synchronized`
     elsewhere  whether all meet in another call before they go on
     """
 

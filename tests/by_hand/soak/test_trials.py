@@ -17,7 +17,7 @@ from selection import rest_by_hand
 
 SEEDS = (997, 1096, 2119, 2995)
 GROUPED = ((1, True), (2, True))
-INPUT = (1, 2, 3, 4)
+INPUT = (3, 5, 7, 15)
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +114,7 @@ def test_of_the_input_side_all_kinds_are_killed():
         trial.runs, trial.runs[1:]))
 
 
-@pytest.mark.parametrize("seed", rest_by_hand(INPUT, lambda seed: seed in (2, 4)))
+@pytest.mark.parametrize("seed", rest_by_hand(INPUT, lambda seed: seed in (5, 7)))
 def test_nothing_is_lost_when_ranks_are_killed(seed, runnable, tmp_path):
     if "torch" not in runnable[0]:
         pytest.skip("this Horovod was built without torch")

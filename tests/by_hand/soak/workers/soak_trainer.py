@@ -32,13 +32,17 @@ class Trainer:
         if about.gradients:
             place_gradients(self._weights, about.gradients)
         self._named = [(f"{self._name}.w{i}", weight) for i, weight in enumerate(self._weights)]
+        self._wrap()
+        for place, weight in enumerate(self._weights):
+            weight.register_hook(lambda _, place=place: self._trouble.visit(place))
+
+    def _wrap(self) -> None:
+        about = self._about
         self._optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD(self._weights, lr=1.0), named_parameters=self._named,
             compression=getattr(hvd.Compression, about.compression),
             backward_passes_per_step=about.passes, op=getattr(hvd, about.op),
             gradient_predivide_factor=about.predivide, num_groups=about.groups)
-        for place, weight in enumerate(self._weights):
-            weight.register_hook(lambda _, place=place: self._trouble.visit(place))
 
     @property
     def tensors(self) -> list[str]:
@@ -76,7 +80,10 @@ class Trainer:
             return self._start(self.weights())
         if again == "synchronized":
             return self._optimizer.synchronize()
-        self._optimizer.load_state_dict(self._optimizer.state_dict())
+        if again == "replaced":
+            self._wrap()
+        else:
+            self._optimizer.load_state_dict(self._optimizer.state_dict())
         for weight in self._weights:
             if self._about.gradients:
                 weight.grad.zero_()
