@@ -11,7 +11,6 @@ import contextlib
 import functools
 import inspect
 import os
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from numbers import Real
@@ -20,12 +19,8 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
+from horovod_opt.pytorch import left_steps
 from horovod_opt.pytorch.memory_order import GradientOrders
-
-POLL_SECONDS = 0.001
-LATE_SECONDS = 1.0  # in which all ranks that leave a step alike have sent what they send
-# Of upstream's error for a name that is sent again before the last one of it has been reduced.
-UNDER_WAY = "with the same name as another tensor that is currently being processed"
 
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of a parameter: references to those in use
 
@@ -92,19 +87,6 @@ class Reducing:
         self._group_counts = dict.fromkeys(self._group_counts, 0)
         self._allreduce_delay = dict.fromkeys(self._allreduce_delay, self.backward_passes_per_step)
         self._end_step()
-
-    def _take_late_sums(self) -> None:
-        """Nothing is written into a gradient any more once the step that it was sent in is given
-        up. What other ranks have not sent may never come: it is waited for LATE_SECONDS."""
-        from horovod.torch import mpi_ops
-
-        until = time.monotonic() + LATE_SECONDS
-        for handle, _ in self._handles.values():
-            if handle is None or callable(handle):  # nothing is written in place
-                continue
-            while not mpi_ops.poll(handle) and time.monotonic() < until:
-                time.sleep(POLL_SECONDS)
-        _detach_late_sums(self._handles)
 
     def _watch(self, parameters: Iterable[torch.Tensor]) -> None:
         """From now on, reduces the gradients of those that require one."""
@@ -314,10 +296,12 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     is_alone = vars(optimizer).pop("_is_copy", False) or os.environ.get("HOROVOD_ELASTIC") == "1"
     parameters = inspect.signature(methods.__init__).parameters
     mixin = ReducingAdasum if "op" not in parameters else Reducing
-    senders = {name: _after_the_last_of_its_name(method) for name, method in vars(methods).items()
+    senders = {name: left_steps.after_the_last_of_its_name(method)
+               for name, method in vars(methods).items()
                if name in ("_allreduce_grad_async", "_grouped_allreduce_grad_async")}
     enders = {name: wrap(getattr(methods, name)) for name, wrap in (
-        ("synchronize", _ends_step), ("load_state_dict", _gives_step_up)) if name in vars(methods)}
+        ("synchronize", _ends_step), ("load_state_dict", left_steps.gives_step_up))
+        if name in vars(methods)}
     cls = type(type(optimizer).__name__, (mixin, type(optimizer)),
                {**vars(methods), **senders, **enders})
     options = {name: value for name, value in arguments.items() if name in parameters}
@@ -326,36 +310,11 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
                               if name != "named_parameters"}
     distributed._own_names = vars(distributed).keys() - vars(optimizer).keys() | {"_own_names"}
     if mixin is Reducing:
-        weakref.finalize(distributed, _detach_late_sums, distributed._handles).atexit = False
+        weakref.finalize(distributed, left_steps.detach_late_sums,
+                         distributed._handles).atexit = False
         if not is_alone:
             distributed._agree_on_orders()
     return distributed
-
-
-def _after_the_last_of_its_name(send: Callable) -> Callable:
-    """A step that an exception has ended leaves gradients on their way, whose names the next one
-    sends again. If other ranks never send them, this one waits until stalls are reported."""
-
-    @functools.wraps(send)
-    def wrapper(optimizer: Reducing, *arguments: Any) -> Any:
-        until = None
-        while True:
-            try:
-                return send(optimizer, *arguments)
-            except ValueError as error:
-                until = until or time.monotonic() + _stall_seconds()
-                if UNDER_WAY not in str(error) or time.monotonic() > until:
-                    raise
-            time.sleep(POLL_SECONDS)
-
-    return wrapper
-
-
-def _stall_seconds() -> float:
-    try:
-        return float(os.environ.get("HOROVOD_STALL_CHECK_TIME_SECONDS", 60))
-    except ValueError:
-        return 60
 
 
 def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -369,37 +328,6 @@ def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:
         optimizer._end_step()
 
     return wrapper
-
-
-def _gives_step_up(load_state_dict: Callable) -> Callable:
-    """Of a script that goes on after an exception: upstream forgets what is on its way."""
-
-    @functools.wraps(load_state_dict)
-    def wrapper(optimizer: Reducing, *arguments: Any, **named: Any) -> Any:
-        optimizer._take_late_sums()
-        handles = optimizer._handles
-        result = load_state_dict(optimizer, *arguments, **named)
-        optimizer._handles = handles  # what is empty now, in the place of another one
-        return result
-
-    return wrapper
-
-
-def _detach_late_sums(handles: dict) -> None:
-    """Ends the reductions that are there; gradients of the others get memory of their own."""
-    from horovod.torch import mpi_ops
-
-    for key, (handle, _) in handles.items():
-        if handle is None or callable(handle):
-            continue
-        with contextlib.suppress(mpi_ops.HorovodInternalError, ValueError):
-            if mpi_ops.poll(handle):
-                mpi_ops.synchronize(handle)
-                continue
-        for parameter in key if isinstance(key, tuple) else (key,):
-            if parameter.grad is not None:
-                parameter.grad = parameter.grad.clone()
-    handles.clear()
 
 
 def _wrap_again(wrap: Callable, optimizer: torch.optim.Optimizer, arguments: dict
