@@ -33,11 +33,8 @@ def run(testbed: Testbed, peer: Peer, ranks: int, records: Records, batch: int, 
         launch.JobFailed: a rank failed or took too long; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
-        program = [python, "-m", "horovod_lab.io.testbeds.first_epoch_rank", "--peer", peer.name,
-                   "--data", str(testbed.folder), "--rendezvous", folder,
-                   "--records", str(records.count), "--record-bytes", str(records.size),
-                   "--batch", str(batch), "--ranks", str(ranks), "--parent", str(os.getpid()),
-                   "--nodes", str(testbed.nodes), "--memory", str(testbed.memory)]
+        program = rank_program("first_epoch_rank", testbed, peer, ranks, records, batch, folder,
+                               python)
         result: dict[str, Any] = {}
         steps = _conduct(testbed, Rendezvous(Path(folder), None), ranks, seconds, records, result)
         try:
@@ -52,6 +49,16 @@ def run(testbed: Testbed, peer: Peer, ranks: int, records: Records, batch: int, 
                 f"{kills} processes were killed: their node may hold {testbed.memory} bytes more "
                 f"than at the begin, and they wanted more: {failure}") from None
         return result
+
+
+def rank_program(module: str, testbed: Testbed, peer: Peer, ranks: int, records: Records,
+                 batch: int, rendezvous: str, python: str) -> list[str]:
+    """What first_epoch_rank.parse() takes, but for the number of the rank."""
+    return [python, "-m", f"horovod_lab.io.testbeds.{module}", "--peer", peer.name,
+            "--data", str(testbed.folder), "--rendezvous", rendezvous,
+            "--records", str(records.count), "--record-bytes", str(records.size),
+            "--batch", str(batch), "--ranks", str(ranks), "--parent", str(os.getpid()),
+            "--nodes", str(testbed.nodes), "--memory", str(testbed.memory)]
 
 
 def _conduct(testbed: Testbed, rendezvous: Rendezvous, ranks: int, seconds: float,

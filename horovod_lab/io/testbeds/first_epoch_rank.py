@@ -7,27 +7,19 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from horovod_lab.io.data.records import Records, WrongRecord
-from horovod_lab.io.peers import PEERS, stream_of
+from horovod_lab.io.peers import PEERS, Peer, stream_of
 from horovod_lab.io.peers.stream import Place, Stream
 from horovod_lab.io.testbeds.rendezvous import Rendezvous
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--peer", choices=list(PEERS), required=True)
-    for name in "data", "rendezvous":
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    for name in ("records", "record-bytes", "batch", "rank", "ranks", "parent", "nodes", "memory"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    options = parser.parse_args()
-    peer = PEERS[options.peer]
+    options, peer = parse(PEERS)
     rendezvous = Rendezvous(options.rendezvous, options.parent)
-    stream = stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
-                                   options.rank, options.ranks, options.rendezvous, options.nodes,
-                                   options.memory, epochs=1))
+    stream = open_stream(options, peer, epochs=1)
     rendezvous.publish(f"ready.{options.rank}", {"pid": os.getpid()})
     interval = rendezvous.wait_for("go")
     try:
@@ -37,6 +29,25 @@ def main() -> None:
         sys.exit(f"{options.peer}, rank {options.rank}: {error}")
     rendezvous.wait_for("stop")  # others may still need what this one serves
     stream.close()
+
+
+def parse(peers: Mapping[str, Peer], *further: str) -> tuple[argparse.Namespace, Peer]:
+    """The options of a rank, with `further` numbers, and its peer, one of these."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--peer", choices=list(peers), required=True)
+    for name in "data", "rendezvous":
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    for name in ("records", "record-bytes", "batch", "rank", "ranks", "parent", "nodes", "memory",
+                 *further):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    options = parser.parse_args()
+    return options, peers[options.peer]
+
+
+def open_stream(options: argparse.Namespace, peer: Peer, epochs: int) -> Stream:
+    return stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
+                                 options.rank, options.ranks, options.rendezvous, options.nodes,
+                                 options.memory, epochs=epochs))
 
 
 def take(stream: Stream, records: Records, rendezvous: Rendezvous, rank: int, start: float,

@@ -15,6 +15,7 @@ from typing import Any
 from horovod_lab.io.data.records import Records
 from horovod_lab.io.environment import ELSEWHERE
 from horovod_lab.io.peers import Peer
+from horovod_lab.io.testbeds.first_epoch import rank_program
 from horovod_lab.io.testbeds.processes import cpu_seconds
 from horovod_lab.io.testbeds.rendezvous import Rendezvous
 from horovod_lab.io.testbeds.steady_state import environ
@@ -33,12 +34,8 @@ def run(testbed: Testbed, peer: Peer, records: Records, batch: int, epochs: int,
         launch.JobFailed: a rank failed or took too long; nothing of the job is left running.
     """
     with tempfile.TemporaryDirectory(prefix="horovod-io-bench-") as folder:
-        program = [python, "-m", "horovod_lab.io.testbeds.whole_epochs_rank", "--peer", peer.name,
-                   "--data", str(testbed.folder), "--rendezvous", folder,
-                   "--records", str(records.count), "--record-bytes", str(records.size),
-                   "--batch", str(batch), "--ranks", str(testbed.nodes),
-                   "--parent", str(os.getpid()), "--nodes", str(testbed.nodes),
-                   "--memory", str(testbed.memory), "--epochs", str(epochs)]
+        program = [*rank_program("whole_epochs_rank", testbed, peer, testbed.nodes, records, batch,
+                                 folder, python), "--epochs", str(epochs)]
         result: dict[str, Any] = {}
         launch.execute(
             [testbed.command(rank, [*program, "--rank", str(rank)])

@@ -3,38 +3,25 @@ came. Its time is for taking them: their bytes are not looked at."""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import time
-from pathlib import Path
 
 from horovod_lab.io.data.records import NUMBER
-from horovod_lab.io.peers import KEEPING, PEERS, stream_of
-from horovod_lab.io.peers.stream import Place
+from horovod_lab.io.peers import KEEPING, PEERS
+from horovod_lab.io.testbeds.first_epoch_rank import open_stream, parse
 from horovod_lab.io.testbeds.rendezvous import Rendezvous
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    peers = {**PEERS, KEEPING.name: KEEPING}
-    parser.add_argument("--peer", choices=list(peers), required=True)
-    for name in "data", "rendezvous":
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    for name in ("records", "record-bytes", "batch", "rank", "ranks", "parent", "nodes", "memory",
-                 "epochs"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    options = parser.parse_args()
-    peer = peers[options.peer]
+    options, peer = parse({**PEERS, KEEPING.name: KEEPING}, "epochs")
     rendezvous = Rendezvous(options.rendezvous, options.parent)
     libraries = ["torch", "horovod_opt.io.torch"] if "torch" in peer.needs else []
     for module in (f"horovod_lab.io.peers.{peer.module}", *libraries):
         importlib.import_module(module)
     rendezvous.publish(f"ready.{options.rank}", {"pid": os.getpid()})
     rendezvous.wait_for("go0")
-    stream = stream_of(peer, Place(options.data, options.records, options.batch, peer.workers,
-                                   options.rank, options.ranks, options.rendezvous, options.nodes,
-                                   options.memory, epochs=options.epochs))
+    stream = open_stream(options, peer, options.epochs)
     for epoch in range(options.epochs):
         rendezvous.wait_for(f"go{epoch}")
         first, numbers = 0.0, []

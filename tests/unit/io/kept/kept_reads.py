@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from pathlib import Path
 
 from events import MINUTE
 from thread_ranks import in_job, succeeded
 
+import horovod_opt.io as hio
 from horovod_opt.io.decoder import read_step
 from horovod_opt.io.step_source import StepSource
 
@@ -73,6 +75,15 @@ def flip(pattern: str, number: int) -> None:
         file.seek(number % 400 * (SIZE + FRAME) + 12 + 100)
         file.write(b"\xff")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def spoil(pattern: str) -> list[int]:
+    """A byte of five records, behind the index's back; the others."""
+    hio.open(pattern).close()  # has the index
+    bad = random.Random(3).sample(range(SAMPLES), 5)
+    for number in bad:
+        flip(pattern, number)
+    return sorted(set(range(SAMPLES)) - set(bad))
 
 
 def take_numbers(pattern: str, nodes: int, **options) -> tuple[list[list[int]], list[dict]]:

@@ -3,13 +3,12 @@ from whoever keeps them."""
 
 from __future__ import annotations
 
-import random
 import re
 from collections import Counter
 
 import pytest
 from data_sets import files, tar, tfrecord
-from kept_reads import FRAME, SAMPLES, SIZE, WHOLE, flip, read, take_numbers, total
+from kept_reads import FRAME, SAMPLES, SIZE, WHOLE, read, spoil, take_numbers, total
 from thread_ranks import in_job, succeeded
 
 import horovod_opt.io as hio
@@ -95,13 +94,9 @@ def test_what_a_node_kept_that_has_ended_comes_from_storage(pattern):
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_damaged_record_is_left_out_and_costs_its_chunk(pattern, nodes):
-    hio.open(pattern).close()  # has the index
-    bad = sorted(random.Random(3).sample(range(SAMPLES), 5))
-    for number in bad:
-        flip(pattern, number)
+    good = spoil(pattern)
     taken, stats = take_numbers(pattern, nodes, bad="skip", cache=2 * WHOLE, chunk_samples=20,
                                 order="ordered")
-    good = sorted(set(range(SAMPLES)) - set(bad))
     assert sorted(sum(taken, [])) == sorted(2 * good)
     assert total(stats, "kept_bytes") <= WHOLE - 4 * 20 * SIZE
 
