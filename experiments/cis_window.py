@@ -13,21 +13,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 from rich.console import Console
-from study import IMAGES, Study
+from study import IMAGES, Study, record
 
 from graph_analysis.palette import BLUE, GREY
 from horovod_lab.bench.training.jobs import SMALLEST
 from horovod_lab.bench.training.run_job import make_images
 from horovod_lab.bench.worker_job import Series, run
 from horovod_lab.measuring import documents, launch
-from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.literature import (
     CIS_WINDOW,
     CIS_WINDOW_SHARE,
@@ -35,9 +33,9 @@ from horovod_lab.measuring.literature import (
     TABLE_6_1,
     TRAVERSAL_PERCENT,
 )
-from horovod_lab.measuring.present import Grid, Picture, Section, number, show
+from horovod_lab.measuring.present import Grid, Picture, Section, number
 from horovod_lab.report.source import Beside
-from horovod_opt.arguments import INTERRUPTED, positive, some_of
+from horovod_opt.arguments import positive, some_of
 
 FILE = "cis-window"
 
@@ -69,25 +67,23 @@ class RealRuns:
         document = documents.new("cis-window", ["python", "experiments/cis_window.py"])
         document |= {"ranks": options.ranks, "pixels": options.pixels, "batch": options.batch,
                      "networks": []}
-        start = time.monotonic()
-        try:
-            with end_as_by_ctrl_c():
-                make_images(IMAGES)
-                for name in options.only:
+
+        def measure_all(console: Console) -> None:
+            make_images(IMAGES)
+            for name in options.only:
+                try:
                     row = measure(name, options)
-                    document["networks"].append(row)
-                    console.print(f"{name}: the first gradient after {100 * row['window']:.0f} % "
-                                  f"of a step, planned in {1e3 * row['plan_seconds']:.0f} ms")
+                except launch.JobFailed as failure:
+                    raise launch.JobFailed(f"{name}: {failure}") from failure
+                document["networks"].append(row)
+                console.print(f"{name}: the first gradient after {100 * row['window']:.0f} % "
+                              f"of a step, planned in {1e3 * row['plan_seconds']:.0f} ms")
+
+        try:
+            return record(measure_all, document, folder / f"{FILE}.json", section)
         except launch.JobFailed as failure:
-            console.print(f"{name}: {failure}")
+            console.print(str(failure))
             return 2
-        except KeyboardInterrupt:
-            console.print("Interrupted: nothing is kept.")
-            return INTERRUPTED
-        document["seconds"] = round(time.monotonic() - start, 1)
-        documents.save(folder / f"{FILE}.json", document)
-        show(section(document), folder)
-        return 0
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:

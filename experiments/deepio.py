@@ -45,7 +45,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,17 +52,16 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
-from study import Study
+from study import Study, record
 
 from graph_analysis.palette import BLUE, COLOURS, GREY
 from horovod_lab.io.peers.orders import BATCH, ORDERS, RANKS, Shares
 from horovod_lab.io.testbeds import reading_nodes
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.literature import GROUP_RL, WINDOWED_ACCURACY
-from horovod_lab.measuring.present import Grid, Picture, Section, show
+from horovod_lab.measuring.present import Grid, Picture, Section
 from horovod_lab.report.source import Beside
-from horovod_opt.arguments import INTERRUPTED, positive
+from horovod_opt.arguments import positive
 from horovod_opt.io.order.rank_view import look, rank_rl
 from horovod_opt.io.order.relative_entropy import rl_paper
 
@@ -90,47 +88,37 @@ class Trainings:
                             "were recorded before")
 
     def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
-        console = Console(stderr=True)
+        path = folder / f"{FILE}.json"
         if options.reads:
-            return add_reads(folder / f"{FILE}.json", console)
+            return add_reads(path)
         document = documents.new(FILE, ["python", "experiments/deepio.py"])
         document |= {"samples": options.samples, "ranks": RANKS, "batch": BATCH,
                      "epochs": EPOCHS, "orders": []}
-        start = time.monotonic()
-        try:
-            with end_as_by_ctrl_c():
-                for name in ORDERS:
-                    row = measure(name, options.samples, options.seeds)
-                    document["orders"].append(row)
-                    console.print(f"{name}: {show_percent(row['accuracy']['with'])} % with batch "
-                                  f"normalization, {show_percent(row['accuracy']['without'])} % "
-                                  "without")
-        except KeyboardInterrupt:
-            console.print("Interrupted: nothing is kept.")
-            return INTERRUPTED
-        document["seconds"] = round(time.monotonic() - start, 1)
-        documents.save(folder / f"{FILE}.json", document)
-        show(section(document), folder)
-        return 0
+
+        def train(console: Console) -> None:
+            for name in ORDERS:
+                row = measure(name, options.samples, options.seeds)
+                document["orders"].append(row)
+                console.print(f"{name}: {show_percent(row['accuracy']['with'])} % with batch "
+                              f"normalization, {show_percent(row['accuracy']['without'])} % "
+                              "without")
+
+        return record(train, document, path, section)
 
 
-def add_reads(path: Path, console: Console) -> int:
+def add_reads(path: Path) -> int:
     """To the document of trainings."""
     document = documents.load(path, FILE)
-    start, reads = time.monotonic(), []
-    try:
-        with end_as_by_ctrl_c():
-            for row in reading_nodes.measure():
-                reads.append(row)
-                console.print(f"{row['pipeline']}: {row.get('absence') or row['nodes']}")
-    except KeyboardInterrupt:
-        console.print("Interrupted: what was recorded is kept.")
-        return INTERRUPTED
-    document |= {"reads": reads, "reads_started": documents.now(),
-                 "reads_seconds": round(time.monotonic() - start, 1)}
-    documents.save(path, document)
-    show(section(document), path.parent)
-    return 0
+
+    def measure_reads(console: Console) -> None:
+        reads = []
+        for row in reading_nodes.measure():
+            reads.append(row)
+            console.print(f"{row['pipeline']}: {row.get('absence') or row['nodes']}")
+        document.update(reads=reads, reads_started=documents.now())
+
+    return record(measure_reads, document, path, section, "reads_seconds",
+                  "what was recorded is kept")
 
 
 def measure(name: str, samples: int, seeds: int) -> dict[str, Any]:

@@ -24,22 +24,20 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from study import Study
+from study import Study, record
 
 from horovod_lab.io.files import benchmark
 from horovod_lab.io.files.benchmark import FOLDER, OURS, OURS_ZSTD, SIZES
 from horovod_lab.measuring import documents
-from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.literature import FANSTORE
-from horovod_lab.measuring.present import Grid, Section, number, show
+from horovod_lab.measuring.present import Grid, Section, number
 from horovod_lab.report.source import Beside
-from horovod_opt.arguments import INTERRUPTED, positive
+from horovod_opt.arguments import positive
 
 FILE = "fanstore"
 SMALL, LARGE = list(SIZES)[0], list(SIZES)[-1]
@@ -62,24 +60,19 @@ class Benchmark:
                             help="also says which of the design's targets are met")
 
     def run(self, options: argparse.Namespace, further: Sequence[str], folder: Path) -> int:
-        console = Console(stderr=True)
         document = documents.new(FILE, ["python", "experiments/fanstore.py"])
         document |= {"mib": options.mib, "rounds": options.rounds, "link": options.link,
                      "packs": [], "single": [], "several": []}
-        start = time.monotonic()
-        try:
-            with end_as_by_ctrl_c(), tempfile.TemporaryDirectory() as work:
+
+        def measure(console: Console) -> None:
+            with tempfile.TemporaryDirectory() as work:
                 _measure(options, Path(work), document, console)
-        except KeyboardInterrupt:
-            console.print("Interrupted: nothing is kept.")
-            return INTERRUPTED
-        document["seconds"] = round(time.monotonic() - start, 1)
-        documents.save(folder / f"{FILE}.json", document)
-        show(section(document), folder)
-        if options.targets:
+
+        status = record(measure, document, folder / f"{FILE}.json", section)
+        if options.targets and not status:
             for line in targets(document):
                 print(line)
-        return 0
+        return status
 
 
 def _measure(options: argparse.Namespace, work: Path, document: dict[str, Any],

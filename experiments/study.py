@@ -11,18 +11,22 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from matplotlib.figure import Figure
+from rich.console import Console
 
 from graph_analysis.palette import BLUE, GREY
 from horovod_lab.bench.training.results import Row, rows
 from horovod_lab.measuring import documents
+from horovod_lab.measuring.launch import end_as_by_ctrl_c
 from horovod_lab.measuring.present import Grid, Picture, Section, show
 from horovod_lab.report.source import Beside
+from horovod_opt.arguments import INTERRUPTED
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "build" / "images"  # the real input, made once for all experiments
@@ -104,6 +108,25 @@ class Study:
         if further and not passes_on:
             parser.error(f"unrecognized arguments: {' '.join(further)}")
         return options, further
+
+
+def record(measure: Callable[[Console], None], document: dict[str, Any], path: Path,
+           section: Callable[[dict[str, Any]], Section], seconds: str = "seconds",
+           interrupted: str = "nothing is kept") -> int:
+    """Has `measure` fill the document, says there in `seconds` how long that took, and keeps it
+    with its section. Returns an exit status: that of Ctrl-C, by which nothing new is kept, or
+    0."""
+    console, start = Console(stderr=True), time.monotonic()
+    try:
+        with end_as_by_ctrl_c():
+            measure(console)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted: {interrupted}.")
+        return INTERRUPTED
+    document[seconds] = round(time.monotonic() - start, 1)
+    documents.save(path, document)
+    show(section(document), path.parent)
+    return 0
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
