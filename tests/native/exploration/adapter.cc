@@ -112,13 +112,12 @@ std::string RankPlans::Row(bool first, bool rebuilt) {
   return ToRow(votes);
 }
 
-RankPlans::Outcome RankPlans::Apply(const std::vector<std::string>& rows) {
-  const PlanTable::Outcome outcome = table_.Apply(ByRank(rows));
-  Outcome result;
-  for (const ArrivalPtr& arrival : outcome.to_negotiate)
-    (arrival->failure.empty() ? result.negotiated : result.failed).push_back(TensorOf(*arrival));
-  result.refused = TensorsOf(outcome.to_refuse);
-  return result;
+std::vector<Tensor> RankPlans::Apply(const std::vector<std::string>& rows,
+                                     const HandBack& hand_back) {
+  const auto outcome = table_.Apply(table_.DecideBy(ByRank(rows)), [&](ArrivalPtr arrival) {
+    hand_back(TensorOf(*arrival), !arrival->failure.empty());
+  });
+  return TensorsOf(outcome.to_refuse);
 }
 
 std::string RankPlans::Decisions(const std::vector<std::string>& rows) {
@@ -145,6 +144,13 @@ std::vector<int> RankPlans::Untaken(const std::vector<std::string>& rows) const 
 }
 
 std::vector<Tensor> RankPlans::Close() { return TensorsOf(table_.Close()); }
+
+std::vector<std::uint64_t> RankPlans::LastIterations() {
+  std::vector<std::uint64_t> iterations;
+  for (const Vote& vote : FromRow(table_.VoteRow(false, false)))
+    iterations.push_back(vote.last_iteration);
+  return iterations;
+}
 
 std::vector<std::string> RankPlans::States() const {
   std::vector<std::string> states;

@@ -47,6 +47,7 @@ class RankPlans {
   void Reject(const Shape& shape) { table_.Reject(shape.hash, "why not"); }
   void LeaveOut(int plan, int slot) { table_.LeaveOut(Key(plan, slot), "it is sparse"); }
   Way Arrive(const Tensor& tensor, const Manner& manner);
+  void Refuse(int plan, int slot) { table_.Refuse(Key(plan, slot)); }
 
   struct Bucket {
     std::string plan;
@@ -62,10 +63,9 @@ class RankPlans {
   // `rebuilt`: from now on, the first time that this rank knows when tensors arrive, which is the
   // other way round.
   std::string Row(bool first, bool rebuilt);
-  struct Outcome {
-    std::vector<Tensor> negotiated, failed, refused;
-  };
-  Outcome Apply(const std::vector<std::string>& rows);
+  // `hand_back`: what is negotiated, or fails, with no lock held. Returns what is refused.
+  using HandBack = std::function<void(const Tensor& tensor, bool failed)>;
+  std::vector<Tensor> Apply(const std::vector<std::string>& rows, const HandBack& hand_back);
   // What all ranks decide, as far as it changes anything.
   static std::string Decisions(const std::vector<std::string>& rows);
   void Join() { table_.Join(); }
@@ -79,6 +79,8 @@ class RankPlans {
   }
   std::vector<Tensor> Close();
 
+  // By plan: the last iteration, as it counts them. Before Close(); nothing arrives after it.
+  std::vector<std::uint64_t> LastIterations();
   // By plan.
   std::vector<std::string> States() const;
   // Of everything that does not follow from the rows of the last votes.

@@ -8,6 +8,7 @@ namespace exploration {
 namespace {
 
 constexpr int kBackground = 5, kPlannedPath = 6, kFate = 7;  // threads, after those of plans
+constexpr int kTries = 2;  // of a tensor that is refused; after those it waits for its name
 
 using Disturbance = Scenario::Disturbance;
 
@@ -82,18 +83,31 @@ bool Job::MaySend(int rank, int plan, int slot) const {
   if (thread.iteration > Limit(rank)) return false;
   const int after = scenario_.late.empty() ? 0 : scenario_.late[plan];
   if (after > 0 && ranks_[rank].threads[0].iteration <= after) return false;
+  if (thread.refused) return false;
+  const auto tried = thread.tries.find(slot);
+  if (tried != thread.tries.end() && tried->second == kTries &&
+      ranks_[rank].negotiated.count({plan, slot}) > 0)
+    return false;
   const auto known = thread.slots.find(thread.iteration);
-  if (known == thread.slots.end()) return true;
+  if (known == thread.slots.end()) return !scenario_.in_order || slot <= 0;
   const auto& slots = known->second;
-  if (slot >= 0) return slots[slot] == Sent::kNot;
-  return std::count(slots.begin(), slots.end(), Sent::kNot) > 0;
+  const auto next = std::find(slots.begin(), slots.end(), Sent::kNot);
+  if (slot < 0 || scenario_.in_order)
+    return next != slots.end() && (slot < 0 || next - slots.begin() == slot);
+  return slots[slot] == Sent::kNot;
 }
 
-const Scenario::Leave* Job::LeaveOf(int rank) const {
-  for (const Scenario::Leave& leave : scenario_.leaves) {
-    if (leave.rank == rank && leave.iteration == ranks_[rank].threads[0].iteration) return &leave;
+bool Job::MayLeave(int rank) const {
+  const Thread& thread = ranks_[rank].threads[0];
+  const auto known = thread.slots.find(thread.iteration);
+  int sent = 0;
+  if (known != thread.slots.end()) {
+    const auto& slots = known->second;
+    sent = static_cast<int>(slots.size() - std::count(slots.begin(), slots.end(), Sent::kNot));
   }
-  return nullptr;
+  return std::any_of(scenario_.leaves.begin(), scenario_.leaves.end(), [&](const auto& leave) {
+    return leave.rank == rank && leave.iteration == thread.iteration && leave.sent == sent;
+  });
 }
 
 void Job::EnableFramework(int rank, std::vector<Event>& events) const {
@@ -103,18 +117,13 @@ void Job::EnableFramework(int rank, std::vector<Event>& events) const {
   for (std::size_t plan = 0; plan < scenario_.plans.size(); ++plan) {
     const Thread& thread = self.threads[plan];
     is_over = is_over && thread.iteration > Limit(rank);
-    const auto* const leave = plan == 0 ? LeaveOf(rank) : nullptr;
-    if (leave != nullptr) {
-      const auto sent = thread.slots.find(leave->iteration);
-      const int number = sent == thread.slots.end()
-                             ? 0
-                             : static_cast<int>(sent->second.size()) -
-                                   static_cast<int>(std::count(sent->second.begin(),
-                                                               sent->second.end(), Sent::kNot));
-      if (number == leave->sent) {
-        events.push_back(MakeEvent(rank, 0, kLeave));
-        continue;
-      }
+    if (thread.refused) {
+      events.push_back(MakeEvent(rank, static_cast<int>(plan), kRefuse));
+      continue;
+    }
+    if (plan == 0 && MayLeave(rank)) {
+      events.push_back(MakeEvent(rank, 0, kLeave));
+      continue;
     }
     for (int slot = 0; slot < scenario_.plans[plan].slots; ++slot) {
       if (MaySend(rank, static_cast<int>(plan), slot))
@@ -145,8 +154,12 @@ void Job::EnableBackground(int rank, std::vector<Event>& events) const {
   const bool is_wanted =
       InVote() || Count([](const Rank& peer) { return peer.plans->WantsVote(); }) > 0;
   if (is_wanted && !self.voted) events.push_back(MakeEvent(rank, kBackground, kVote));
-  if (all([](const Rank& peer) { return peer.voted; }) && !self.applied)
-    events.push_back(MakeEvent(rank, kBackground, kApply));
+  if (!all([](const Rank& peer) { return peer.voted; }) || self.applied) return;
+  events.push_back(MakeEvent(rank, kBackground, kApply));
+  if (scenario_.leaves.empty() || self.deferred.empty() || MayLeave(rank)) return;
+  for (int slot = 0; slot < scenario_.plans[0].slots; ++slot) {
+    if (MaySend(rank, 0, slot)) events.push_back(MakeEvent(rank, kBackground, kApply, 1 + slot));
+  }
 }
 
 Footprint Job::Do(const Event& event) {
@@ -156,6 +169,9 @@ Footprint Job::Do(const Event& event) {
   switch (KindOf(event)) {
     case kSend:
       Send(rank, event.actor % 8, argument);
+      break;
+    case kRefuse:
+      Refuse(rank, event.actor % 8);
       break;
     case kTake:
       Take(rank);
@@ -167,7 +183,7 @@ Footprint Job::Do(const Event& event) {
       CastVote(rank);
       break;
     case kApply:
-      Apply(rank);
+      Apply(rank, argument == 0 ? std::nullopt : std::make_optional(argument - 1));
       break;
     case kJoin:
       TouchAll();
@@ -215,9 +231,16 @@ std::string Job::StateOf(const Rank& rank) const {
       add(iteration);
       for (Sent sent : slots) state += static_cast<char>('a' + static_cast<int>(sent));
     }
+    if (thread.refused) add(*thread.refused);
+    for (const auto& [slot, tries] : thread.tries) {
+      state += 't';
+      add(10 * slot + tries);
+    }
   }
-  for (const auto& [name, iteration] : rank.negotiated)
-    state += Tensor{name.first, name.second, iteration}.Name() + "n";
+  for (const auto& [name, iterations] : rank.negotiated) {
+    for (int iteration : iterations)
+      state += Tensor{name.first, name.second, iteration}.Name() + "n";
+  }
   for (const Tensor& tensor : rank.deferred) state += tensor.Name() + "d";
   for (const auto& [bucket_id, number] : rank.announced) {
     add(bucket_id);
@@ -241,12 +264,15 @@ std::string Job::State() const {
 
 std::string Job::Name(const Event& event) const {
   static const char* const kNames[] = {
-      "sends",    "takes a bucket",  "has reduced it", "votes",    "decides", "joins",
-      "restarts", "leaves its step", "is disturbed",   "finishes", "closes",  "misses a rank"};
+      "sends", "is refused", "takes a bucket",  "has reduced it", "votes",    "decides",
+      "joins", "restarts",   "leaves its step", "is disturbed",   "finishes", "closes",
+      "misses a rank"};
   const int argument = event.code % 16;
   std::string name = "rank " + std::to_string(event.actor / 8) + " " + kNames[KindOf(event)];
   if (KindOf(event) == kSend)
     name += " p" + std::to_string(event.actor % 8) + "." + std::to_string(argument);
+  if (KindOf(event) == kApply && argument > 0)
+    name += ", and p0." + std::to_string(argument - 1) + " is sent before it hands back";
   return name;
 }
 

@@ -36,7 +36,8 @@ struct Scenario {
     int rank = 0, plan = 0, slot = 0;
   };
   // The rank leaves this iteration, which is a step, after so many tensors, and does not wait for
-  // them.
+  // them. It sends the same names again: one that is still negotiated is refused, and it tries
+  // again.
   struct Leave {
     int rank, iteration, sent;
   };
@@ -47,11 +48,13 @@ struct Scenario {
   int known = 0;  // so many of them happen in one order, and their votes, before all others
   std::vector<Disturbance> disturbances;  // each at any time, after the one before
   std::vector<Leave> leaves;              // if any, iterations of the first plan are steps
+  bool in_order = false;                  // a backward pass: its tensors come in one order
   std::vector<int> joins;  // by rank: after how many iterations it joins; empty: never
   std::set<int> on_gpu;    // ranks whose tensors are on a GPU
   std::vector<int> late;   // by plan: the iteration of the first before it begins
   int capacity = 8;        // bucket IDs
   bool rebuilt = false;    // buckets, by the times of rank 0
+  bool ends_active = false;  // all plans are active on all ranks when nothing goes on
 };
 
 class Job : public World {
@@ -72,6 +75,7 @@ class Job : public World {
  private:
   enum Kind {
     kSend,
+    kRefuse,
     kTake,
     kReduce,
     kVote,
@@ -88,11 +92,14 @@ class Job : public World {
   struct Thread {
     int iteration = 1;
     std::map<int, std::vector<Sent>> slots;  // by iteration that is not over
+    std::optional<int> refused;              // slot whose tensor negotiation has just refused
+    std::map<int, int> tries;                // by slot: refused in this iteration
   };
   struct Rank {
     std::unique_ptr<RankPlans> plans;
     std::vector<Thread> threads;                    // by plan
-    std::map<std::pair<int, int>, int> negotiated;  // plan, slot -> iteration
+    // Plan, slot -> iteration; after it those that were handed back meanwhile.
+    std::map<std::pair<int, int>, std::vector<int>> negotiated;
     std::vector<Tensor> deferred;                   // in their order
     std::map<int, int> announced;                   // by bucket ID: and not taken
     std::optional<RankPlans::Bucket> work;          // is being reduced
@@ -112,13 +119,14 @@ class Job : public World {
 
   // --- job_events.cc: what happens ---
   void Send(int rank, int plan, int slot);
+  void Refuse(int rank, int plan);
   void Leave(int rank);
   void Disturb(int rank);
   void Take(int rank);
   void Reduce(int rank);
   void Notice(int rank);
   void CastVote(int rank);
-  void Apply(int rank);
+  void Apply(int rank, std::optional<int> sent_meanwhile);
   void Restart(int rank);
   void Finish(int rank);
   void Close(int rank);
@@ -127,7 +135,7 @@ class Job : public World {
   void Announced(int rank, int bucket_id);
   void CheckBucket(int rank, const RankPlans::Bucket& bucket);
   void TakesLane(const Tensor& tensor, bool planned);
-  void Negotiate(int rank, const Tensor& tensor);
+  void Negotiate(int rank, const Tensor& tensor, bool handed_back);
   void TryNegotiation(const std::pair<int, int>& name);
   void End(int rank, const Tensor& tensor, Sent how);
   void CheckTogether() const;
@@ -139,7 +147,7 @@ class Job : public World {
   int Limit(int rank) const;
   bool InVote() const;
   bool MaySend(int rank, int plan, int slot) const;
-  const Scenario::Leave* LeaveOf(int rank) const;
+  bool MayLeave(int rank) const;
   void Touch(int rank) { footprint_ |= Footprint{1} << rank; }
   void TouchShared(int object) { footprint_ |= Footprint{1} << (8 + object); }
   void TouchAll() { footprint_ = ~Footprint{0}; }

@@ -31,7 +31,12 @@ void Job::Send(int number, int plan, int slot) {
   }
   switch (way) {
     case Way::kNegotiated:
-      return Negotiate(number, tensor);
+      if (manner.in_step && rank.negotiated.count({plan, slot}) > 0) {
+        slots[slot] = Sent::kNot;
+        thread.refused = slot;
+        return;
+      }
+      return Negotiate(number, tensor, false);
     case Way::kDeferred:
       rank.deferred.push_back(tensor);
       return;
@@ -44,6 +49,13 @@ void Job::Send(int number, int plan, int slot) {
   }
 }
 
+void Job::Refuse(int number, int plan) {
+  Thread& thread = ranks_[number].threads[plan];
+  const int slot = *std::exchange(thread.refused, {});
+  ++thread.tries[slot];
+  ranks_[number].plans->Refuse(plan, slot);
+}
+
 void Job::Leave(int number) {
   Thread& thread = ranks_[number].threads[0];
   auto& slots = thread.slots[thread.iteration];
@@ -52,6 +64,7 @@ void Job::Leave(int number) {
   std::replace(slots.begin(), slots.end(), Sent::kNot, Sent::kFailed);
   if (std::count(slots.begin(), slots.end(), Sent::kYes) == 0) thread.slots.erase(thread.iteration);
   ++thread.iteration;
+  thread.tries.clear();
 }
 
 void Job::Disturb(int number) {
@@ -117,7 +130,9 @@ void Job::CastVote(int number) {
   rank.row = rank.plans->Row(number == 0, scenario_.rebuilt && number == 0);
 }
 
-void Job::Apply(int number) {
+// `sent_meanwhile`: a slot of the first plan, whose tensor the framework sends while the background
+// thread is about to hand back the first one.
+void Job::Apply(int number, std::optional<int> sent_meanwhile) {
   Rank& rank = ranks_[number];
   rank.applied = true;
   std::vector<std::string> rows;
@@ -125,12 +140,13 @@ void Job::Apply(int number) {
   const std::size_t decided = std::hash<std::string>()(RankPlans::Decisions(rows));
   if (decided != rank.decided) rank.history = 31 * rank.history + decided;
   rank.decided = decided;
-  const auto outcome = rank.plans->Apply(rows);
-  for (const Tensor& tensor : outcome.negotiated) Negotiate(number, tensor);
-  for (const Tensor& tensor : outcome.failed) End(number, tensor, Sent::kFailed);
-  if (!outcome.refused.empty())
-    throw Violation(outcome.refused[0].Name() + " is refused, as if it was sent twice");
   rank.deferred.clear();
+  const auto refused = rank.plans->Apply(rows, [&](const Tensor& tensor, bool failed) {
+    if (const auto slot = std::exchange(sent_meanwhile, {})) Send(number, 0, *slot);
+    failed ? End(number, tensor, Sent::kFailed) : Negotiate(number, tensor, true);
+  });
+  if (!refused.empty())
+    throw Violation(refused[0].Name() + " is refused, as if it was sent twice");
   if (Count([](const Rank& peer) { return peer.applied; }) < scenario_.ranks) return;
   for (Rank& peer : ranks_) {
     peer.voted = peer.applied = false;
@@ -160,8 +176,10 @@ void Job::Close(int number) {
   Rank& rank = ranks_[number];
   rank.closed = true;
   for (const Tensor& tensor : rank.plans->Close()) End(number, tensor, Sent::kFailed);
-  for (const auto& [name, iteration] : std::exchange(rank.negotiated, {}))
-    End(number, {name.first, name.second, iteration}, Sent::kFailed);
+  for (const auto& [name, iterations] : std::exchange(rank.negotiated, {})) {
+    for (int iteration : iterations)
+      End(number, {name.first, name.second, iteration}, Sent::kFailed);
+  }
   rank.deferred.clear();
 }
 

@@ -59,10 +59,12 @@ void Job::TakesLane(const Tensor& tensor, bool planned) {
     throw Violation(tensor.Name() + " is planned on one rank and negotiated on another");
 }
 
-void Job::Negotiate(int number, const Tensor& tensor) {
+void Job::Negotiate(int number, const Tensor& tensor, bool handed_back) {
   const std::pair<int, int> name{tensor.plan, tensor.slot};
-  if (!ranks_[number].negotiated.emplace(name, tensor.iteration).second)
+  auto& iterations = ranks_[number].negotiated[name];
+  if (!iterations.empty() && !(handed_back && !scenario_.leaves.empty()))
     throw Violation(tensor.Name() + " has a duplicate name" + On(number));
+  iterations.push_back(tensor.iteration);
   TryNegotiation(name);
 }
 
@@ -76,18 +78,21 @@ void Job::TryNegotiation(const std::pair<int, int>& name) {
   }
   const int absent = Count([](const Rank& rank) { return rank.joined; });
   if (here.empty() || static_cast<int>(here.size()) + absent < scenario_.ranks) return;
-  const Tensor tensor{name.first, name.second, ranks_[here[0]].negotiated.at(name)};
+  const Tensor tensor{name.first, name.second, ranks_[here[0]].negotiated.at(name).front()};
   TakesLane(tensor, false);
   for (int rank : here) {
     Touch(rank);
-    const int iteration = ranks_[rank].negotiated.at(name);
-    ranks_[rank].negotiated.erase(name);
+    auto& iterations = ranks_[rank].negotiated.at(name);
+    const int iteration = iterations.front();
+    iterations.erase(iterations.begin());
+    if (iterations.empty()) ranks_[rank].negotiated.erase(name);
     if (iteration != tensor.iteration) {
       throw Violation(tensor.Name() + On(here[0]) + " meets iteration " +
                       std::to_string(iteration) + On(rank));
     }
     End(rank, tensor, Sent::kReduced);
   }
+  TryNegotiation(name);
 }
 
 // Each tensor that was sent ends once. An iteration is over when all of its tensors have ended.
@@ -106,7 +111,9 @@ void Job::End(int number, const Tensor& tensor, Sent how) {
   if (std::count(slots.begin(), slots.end(), Sent::kYes) > 0) return;
   if (std::count(slots.begin(), slots.end(), Sent::kNot) > 0 && !failed) return;
   thread.slots.erase(known);
-  if (is_current) ++thread.iteration;
+  if (!is_current) return;
+  ++thread.iteration;
+  thread.tries.clear();
 }
 
 // Of all that has been reduced, on every rank that has not died.
@@ -121,6 +128,7 @@ void Job::CheckTogether() const {
 }
 
 void Job::CheckEnd() {
+  std::vector<std::uint64_t> counted;
   for (int number = 0; number < scenario_.ranks; ++number) {
     Rank& rank = ranks_[number];
     if (rank.dead) continue;
@@ -136,6 +144,16 @@ void Job::CheckEnd() {
       throw Violation("an entry of the queue is left" + On(number));
     if (!rank.closed && !rank.announced.empty() && presence_ == nullptr)
       throw Violation("a bucket is announced and never taken" + On(number));
+    for (const std::string& state : rank.plans->States()) {
+      if (scenario_.ends_active && state != "active")
+        throw Violation("nothing goes on, and a plan is " + state + On(number));
+    }
+    if (!rank.closed && scenario_.joins.empty() && presence_ == nullptr) {
+      const auto iterations = rank.plans->LastIterations();
+      if (number == 0) counted = iterations;
+      if (iterations != counted)
+        throw Violation("it counts other iterations than rank 0" + On(number));
+    }
     if (!rank.closed && !rank.plans->Close().empty())
       throw Violation("a tensor is left" + On(number));
   }

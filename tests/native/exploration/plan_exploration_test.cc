@@ -60,6 +60,7 @@ Scenario Activation() {
   Scenario scenario = OnePlan();
   scenario.known = 0;
   scenario.iterations = kRanks == 2 ? 4 : 3;
+  scenario.ends_active = true;
   return scenario;
 }
 
@@ -67,6 +68,7 @@ Scenario Devices() {
   Scenario scenario = Activation();
   scenario.iterations = 3;
   scenario.on_gpu = {1};
+  scenario.ends_active = false;
   return scenario;
 }
 
@@ -74,6 +76,7 @@ Scenario Devices() {
 Scenario LeftOutEarly() {
   Scenario scenario = Activation();
   scenario.iterations = 3;
+  scenario.ends_active = false;
   return Disturbed(scenario, {{Disturbance::kLeaveOut, 1, 0, 1}});
 }
 
@@ -91,6 +94,16 @@ Scenario Steps(std::vector<Scenario::Leave> leaves) {
   scenario.plans = {{"p", 2, {{0, 1}}}};
   scenario.leaves = std::move(leaves);
   scenario.iterations = 4;
+  return scenario;
+}
+
+// All ranks leave an iteration in which the plan is not active, or just becomes it.
+Scenario StepLeftEarly(int iteration) {
+  Scenario scenario = Steps({});
+  scenario.known = 1;
+  scenario.iterations = iteration + 1;
+  scenario.in_order = true;
+  for (int rank = 0; rank < kRanks; ++rank) scenario.leaves.push_back({rank, iteration, 1});
   return scenario;
 }
 
@@ -143,6 +156,8 @@ std::vector<Case> Cases() {
       {"Heirs", Heirs(), 1600},
       {"StepLeft", Steps({{1, 3, 1}}), 2700},
       {"StepLeftByTwo", Steps({{0, 3, 1}, {1, 3, 1}}), 5100},
+      {"StepLeftInWarmUp", StepLeftEarly(2), 80},
+      {"StepLeftBeforeActive", StepLeftEarly(3), 11000},
       {"Join", Joins(), 550},
       {"JoinEarly", JoinEarly(), 1900},
       {"Rebuild", Rebuild(), 10000},
