@@ -203,6 +203,48 @@ TEST(BucketFilling, WhatItsGroupAloneHasStaysIfTheGroupReducesItFirst) {
   }
 }
 
+// Invariant 6, between groups: another group may take it back yet.
+TEST_F(PlanRunTest, WhatIsSentAgainWaitsUntilWhatMayComeBackIsHandedBack) {
+  Commit(kLast + 1);
+  Arrive(2);
+  CastVote();
+  Decision end = Decided(Decision::kEnd, kLast + 2, "they say");
+  end.everywhere = {0, 0};
+  end.anywhere = end.in_group = {0, 1};
+  ASSERT_TRUE(run_.Apply(end, {}, {}).to_negotiate.empty());
+  EXPECT_EQ(Arrive(0).route, Route::kNegotiated) << "nothing of it is under way";
+  const auto again = Arrive(2);
+  EXPECT_EQ(again.route, Route::kDeferred);
+  EXPECT_TRUE(again.news);
+  EXPECT_EQ(Arrive(1).route, Route::kDeferred);
+  const auto wait = [&] {
+    CastVote();
+    return Apply(Decision::kWait);
+  };
+  EXPECT_TRUE(wait().news) << "until it has come back, or is reduced";
+  EXPECT_EQ(NumbersOf(run_.GiveBack(kBase + 1)), std::vector<int>{1});
+  EXPECT_TRUE(wait().to_negotiate.empty()) << "it is not in the queue yet";
+  run_.HandedBack(kBase + 1);
+  const auto effects = wait();
+  EXPECT_EQ(NumbersOf(effects.to_negotiate), (std::vector<int>{3, 4}));
+  EXPECT_FALSE(effects.news);
+  EXPECT_FALSE(CastVote().under_way);
+}
+
+TEST_F(PlanRunTest, OrUntilItIsReducedAfterAll) {
+  Commit(kLast + 1);
+  Arrive(2);
+  CastVote();
+  Decision end = Decided(Decision::kEnd, kLast + 2, "they say");
+  end.everywhere = {0, 0};
+  end.anywhere = end.in_group = {0, 1};
+  run_.Apply(end, {}, {});
+  EXPECT_EQ(Arrive(2).route, Route::kDeferred);
+  Take(kBase + 1);
+  CastVote();
+  EXPECT_EQ(NumbersOf(Apply(Decision::kWait).to_negotiate), std::vector<int>{2});
+}
+
 // Invariant 8. The others' votes are in simulation/abandoned_steps_test.cc.
 class StepTest : public PlanRunTest {
  protected:

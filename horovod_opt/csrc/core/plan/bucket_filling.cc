@@ -158,6 +158,8 @@ BucketFilling::Withdrawal BucketFilling::TakeBack(const std::vector<std::uint64_
       if (!stays) {
         MoveArrivals(bucket, withdrawal.arrivals);
         bucket.taken_back = bucket.completions > least;
+      } else if (bucket.completions != least) {
+        for (int slot : bucket.slots()) may_come_back_[slot] = true;
       }
       if (bucket.completions == most) continue;
       bucket.debt = most;
@@ -179,9 +181,15 @@ bool BucketFilling::Owe(int bucket_id) {
 
 std::vector<ArrivalPtr> BucketFilling::GiveBack(int bucket_id) {
   std::vector<ArrivalPtr> arrivals;
-  MoveArrivals(*Find(bucket_id), arrivals);
-  --outstanding_;
+  for (ArrivalPtr& arrival : Find(bucket_id)->work.arrivals) {
+    if (arrival != nullptr) arrivals.push_back(std::move(arrival));
+  }
   return arrivals;
+}
+
+void BucketFilling::HandedBack(int bucket_id) {
+  Empty(*Find(bucket_id));
+  --outstanding_;
 }
 
 std::vector<ArrivalPtr> BucketFilling::Close() {
@@ -257,7 +265,8 @@ BucketFilling::Bucket* BucketFilling::Find(int bucket_id) {
 
 void BucketFilling::Empty(Bucket& bucket) {
   for (std::size_t position = 0; position < bucket.filled.size(); ++position) {
-    if (bucket.filled[position]) busy_[bucket.slots()[position]] = false;
+    if (!bucket.filled[position]) continue;
+    busy_[bucket.slots()[position]] = may_come_back_[bucket.slots()[position]] = false;
   }
   bucket.work.arrivals.clear();
   bucket.work.reduction = nullptr;

@@ -23,7 +23,8 @@ class BucketFilling {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit BucketFilling(std::size_t slots) : busy_(slots, false), times_last_(slots, 0) {}
+  explicit BucketFilling(std::size_t slots)
+      : busy_(slots, false), may_come_back_(slots, false), times_last_(slots, 0) {}
 
   // --- partitions ---
   void Add(std::uint64_t from_iteration, std::vector<std::shared_ptr<const PlannedBucket>> buckets);
@@ -39,6 +40,8 @@ class BucketFilling {
   // A tensor of this slot is in a bucket.
   bool IsBusy(int slot) const { return busy_[slot]; }
   bool AnyBusy() const;
+  // It is in a bucket that stays after TakeBack(), and that another group may take back yet.
+  bool MayComeBack(int slot) const { return may_come_back_[slot]; }
   bool AnyIncomplete() const;  // buckets that are begun
   // Returns the ID of the bucket that is complete now, or kNoBucket.
   int Put(int slot, std::uint64_t iteration, ArrivalPtr arrival, Clock::time_point now);
@@ -50,8 +53,10 @@ class BucketFilling {
   Work Take(int bucket_id);
   // The bucket is reduced. True if all of its iteration are.
   bool MarkReduced(int bucket_id);
-  // The arrivals of a complete bucket that is not reduced: another group has taken it back.
+  // The arrivals of a complete bucket that is not reduced: another group has taken it back. Its
+  // slots are busy until HandedBack().
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
+  void HandedBack(int bucket_id);
 
   // --- for all ranks to compare ---
   // By bucket, those of older partitions first: how often it was complete.
@@ -150,7 +155,7 @@ class BucketFilling {
 
   std::vector<Partition> partitions_;      // the last one is the newest
   std::unordered_map<int, Place> places_;  // by bucket ID
-  std::vector<bool> busy_;
+  std::vector<bool> busy_, may_come_back_;
   std::vector<std::uint64_t> times_last_;
   int outstanding_ = 0;  // buckets that are announced and not reduced
 };

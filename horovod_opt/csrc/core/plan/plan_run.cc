@@ -69,6 +69,7 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
     state_ = PlanState::kReady;
     result.news = true;
   }
+  if (filling_.MayComeBack(slot) && !deferring_) deferring_ = result.news = true;
   if (deferring_) {
     deferrals_.push_back({slot, iteration, difference, std::move(arrival)});
     result.route = Route::kDeferred;
@@ -83,7 +84,9 @@ PlanRun::ArrivalResult PlanRun::Arrive(int slot, const std::string& difference, 
   return result;
 }
 
-void PlanRun::Refuse(int slot) { refused_.insert(slot); }
+void PlanRun::Refuse(int slot) {
+  if (arrivals_[slot] > 0) refused_.insert(slot);  // otherwise forgotten meanwhile
+}
 
 void PlanRun::BeginStep(std::int64_t step) {
   step_ = step;

@@ -16,6 +16,7 @@
 //    without arrivals, but only in the vote after: then every rank of the group knows that there is
 //    nothing to reduce. Where all ranks of a group have announced it, it may be on its way to the
 //    other groups: it stays until they answer that they have taken it back, and is given back then.
+//    What a script that has left its step sends of the same slots waits until that is done.
 // 7. A slot that any rank leaves out is in no bucket, on any rank, and always negotiated: decided
 //    with the commit that makes the buckets. A rank that leaves one out later ends the plan.
 // 8. A step that can never be complete, because a rank has left it (by an exception, say), is
@@ -101,6 +102,7 @@ class PlanRun {
   Progress MarkReduced(const Work& work);
   // It is not: see BucketFilling.
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
+  void HandedBack(int bucket_id) { filling_.HandedBack(bucket_id); }
   bool Owe(int bucket_id) { return filling_.Owe(bucket_id); }
   // A call that recurs (recurring_calls.h): it needs no warm-up.
   void SkipWarmUp();

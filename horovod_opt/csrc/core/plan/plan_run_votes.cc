@@ -207,7 +207,11 @@ void PlanRun::Release(Effects& effects) {
     effects.news = true;
     break;
   }
-  deferring_ = state_ == PlanState::kEnding;
+  const bool must_wait = std::any_of(
+      deferrals_.begin(), deferrals_.end(),
+      [&](const DeferredArrival& deferral) { return filling_.MayComeBack(deferral.slot); });
+  if (must_wait) effects.news = true;
+  deferring_ = must_wait || state_ == PlanState::kEnding;
   if (deferring_) return;
   for (DeferredArrival& deferral : deferrals_) {
     Begin(deferral.slot, deferral.iteration);

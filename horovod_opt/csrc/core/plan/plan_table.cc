@@ -225,6 +225,13 @@ std::vector<ArrivalPtr> PlanTable::GiveBack(int bucket_id) {
   return entry.run.GiveBack(bucket_id);
 }
 
+void PlanTable::HandedBack(int bucket_id) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  Entry& entry = EntryOf(bucket_id);
+  std::lock_guard<std::mutex> guard(entry.mutex);
+  entry.run.HandedBack(bucket_id);
+}
+
 Work PlanTable::TakeFrom(Entry& entry, int bucket_id, std::vector<int>& completed) {
   Work work = entry.run.Take(bucket_id, completed);
   if (entry.run.HeldStepMayBegin()) WantVote();

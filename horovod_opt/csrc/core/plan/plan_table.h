@@ -85,8 +85,10 @@ class PlanTable {
   // it takes it or gives it back.
   const Work& Look(int bucket_id) const;
   Work Take(int bucket_id);
-  // Instead of Take(), where another group has taken the bucket back: its plan has ended.
+  // Instead of Take(), where another group has taken the bucket back: its plan has ended. Nothing
+  // else of these tensors is let through until HandedBack().
   std::vector<ArrivalPtr> GiveBack(int bucket_id);
+  void HandedBack(int bucket_id);
   bool MarkReduced(const Work& work);  // true if its iteration is over
   // The same, and counts it; `start`: of the reduction.
   void MarkReduced(const Work& work, Clock::time_point start, PathCounters& counters);

@@ -134,7 +134,8 @@ void InternodeBuckets::Start(int bucket_id, std::uint64_t tag, AllreduceData dat
         return Finish(bucket_id, Outcome::kDiffers);
       case NonblockingAllreduce::Outcome::kTakenBack:
         EndRequest(bucket_id);
-        return binding_.given_back(plans_.GiveBack(bucket_id));
+        binding_.given_back(plans_.GiveBack(bucket_id));
+        return plans_.HandedBack(bucket_id);
     }
   };
   engine_.Begin(std::make_unique<NonblockingAllreduce>(groups_, group_,
