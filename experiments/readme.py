@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,9 @@ from horovod_lab.bench.training.scaling_pictures import tables
 from horovod_lab.measuring.present import markdown_table
 
 README = Path(__file__).with_name("README.md")
+# Every figure and table of the sources: what it shows and, where no study repeats it, why.
+FIGURES = Path(__file__).with_name("figures.json")
+SIMULATED = "summit"
 # In the order of the source; the last four have others.
 STUDIES = tuple(module.STUDY for module in (
     lmdbio, scaling, pytorch_ddp, many_cores, between_nodes, step_breakdown, cpu_usage,
@@ -60,9 +65,8 @@ figure. The source trained on up to 24,576 GPUs of Summit, a GPU and seven cores
 few cores that ranks share, expect the direction, not the size, to agree. Run nothing else
 meanwhile. A script of a benchmark goes on where it was interrupted.
 
-The other figures of Chapter 6 are drawings. Those of the modes' timelines (Figures 6.8, 6.9, 6.11
-and 6.12) and of a graph with its plan (6.13 and 6.14) have theirs in [docs/images](../docs/images).
-`python experiments/readme.py` writes this page.
+[Every figure and table of the sources](#every-figure-and-table) is listed at the end: repeated,
+simulated, or not, and why. `python experiments/readme.py` writes this page.
 
 What the source did not measure is elsewhere:
 
@@ -93,7 +97,56 @@ def duration(total: float) -> str:
 def page(results: Path = RESULTS) -> str:
     recordings = {study.name: recorded(study, results) for study in STUDIES}
     return "\n".join([HEAD, *index(recordings), "", *(line for study in STUDIES for line in section(
-        study, recordings[study.name], results / study.name))])
+        study, recordings[study.name], results / study.name)), *figures()])
+
+
+def figures() -> Iterator[str]:
+    """The section that lists them."""
+    document = json.loads(FIGURES.read_text())
+    yield from ["## Every figure and table", "",
+                "*Simulated*: by [summit](#summit), for as many ranks as the source had. What is "
+                "not repeated is", "",
+                *(f"- *{word}*: {reason}" for word, reason in document["reasons"].items()), ""]
+    for source in document["sources"]:
+        studies = studies_of(source["author"])
+        rows = [(figure, shows, how(studies.get(figure, []), reason))
+                for figure, (shows, reason) in source["figures"].items()]
+        yield from [f"{source['title']}:", "", *markdown_table(("", "shows", "here"), rows), ""]
+
+
+def how(studies: Sequence[str], reason: str) -> str:
+    """What became of a figure: the studies that repeat it, or in a word why none does."""
+    measured = [f"[{name}](#{name})" for name in studies if name != SIMULATED]
+    parts = ["repeated: " + ", ".join(measured)] if measured else []
+    if SIMULATED in studies:
+        parts.append("simulated")
+    return "; ".join(parts) if parts else f"not: {reason}"
+
+
+def studies_of(author: str) -> Mapping[str, list[str]]:
+    """By figure or table of this author's: the studies that repeat it."""
+    by_figure: dict[str, list[str]] = {}
+    for study in STUDIES:
+        repeats = "; ".join(study.repeats)
+        named = re.search(r"of (\w+) et al\.", repeats)
+        if (named[1] if named else "Pumma") == author:
+            for figure in repeated(repeats):
+                by_figure.setdefault(figure, []).append(study.name)
+    return by_figure
+
+
+def repeated(text: str) -> Iterator[str]:
+    """The figures and tables that "Figures 6.5 to 6.7, pp. 120 to 122; Table 6.1" names."""
+    for part in text.split("; "):
+        numbers = re.match(r"(Figure|Table)s? ((?:[\d.]+(?:, | and | to )?)+)(?=,| |$)", part)
+        if not numbers:
+            continue  # a chapter
+        kind, words = numbers.groups()
+        for first, last in re.findall(r"(\d[\d.]*)(?: to (\d[\d.]*))?", words):
+            chapter, _, number = first.rpartition(".")
+            end = int((last or first).rpartition(".")[2])
+            for one in range(int(number), end + 1):
+                yield f"{kind} {chapter}{'.' * bool(chapter)}{one}"
 
 
 def recorded(study: Study, results: Path) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -23,6 +24,23 @@ SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("*.py") if "\nSTUDY = " 
 MEASUREMENTS = {"6.5", "6.6", "6.7", "6.10", "6.16", "6.17", "6.18", "6.19", "6.20", "Table 6.1"}
 
 
+def figures_to(last: int, chapter: str = "") -> list[str]:
+    return [f"Figure {chapter}{number}" for number in range(1, last + 1)]
+
+
+# All that the five sources have, as their captions number them.
+FIGURES = {
+    "Pumma": {*figures_to(3, "1."), *figures_to(9, "2."), *figures_to(12, "3."),
+              *figures_to(11, "4."), *figures_to(16, "5."), *figures_to(20, "6."),
+              *figures_to(11, "8."), "Table 6.1", "Table 8.1", "Table 8.2", "Table 8.3",
+              "Table 8.4"},
+    "Pumma et al.": {*figures_to(2)},
+    "Chien": {*figures_to(10), "Table I"},
+    "Zhu": {*figures_to(12)},
+    "Zhang": {*figures_to(11), "Table 1", "Table 2", "Table 3"},
+}
+
+
 def test_the_page_is_up_to_date():
     assert readme.README.read_text() == readme.page(), "run: python experiments/readme.py"
 
@@ -40,6 +58,40 @@ def test_every_measurement_of_the_chapter_is_repeated():
     figures = {figure.removeprefix("Figure ")
                for figure in re.findall(r"(?:Figure|Table) 6\.\d+", repeated)}
     assert figures == MEASUREMENTS
+
+
+def test_every_figure_and_table_of_the_sources_is_listed():
+    sources = json.loads(readme.FIGURES.read_text())["sources"]
+    assert {source["author"]: {*source["figures"]} for source in sources} == FIGURES
+    listed = readme.README.read_text().partition("## Every figure and table\n")[2]
+    rows = re.findall(r"^\| ((?:Figure|Table) \S+) \| .* \| (repeated: \[|simulated|not: \w)",
+                      listed, re.MULTILINE)
+    assert [figure for figure, _ in rows] == [
+        figure for source in sources for figure in source["figures"]]
+
+
+def test_a_figure_is_repeated_by_a_study_or_has_a_reason():
+    document = json.loads(readme.FIGURES.read_text())
+    for source in document["sources"]:
+        studies = readme.studies_of(source["author"])
+        assert set(studies) <= set(source["figures"])
+        for figure, (shows, reason) in source["figures"].items():
+            assert (figure in studies) == (reason == ""), (source["author"], figure)
+            assert reason == "" or reason in document["reasons"]
+            assert shows or reason == "not at hand"
+    used = {reason for source in document["sources"] for _, reason in source["figures"].values()}
+    assert used - {""} == set(document["reasons"])
+
+
+@pytest.mark.parametrize("text, figures", [
+    ("Figure 6.16, p. 135", ["Figure 6.16"]), ("Figure 6.20 (e), p. 140", ["Figure 6.20"]),
+    ("Figures 6.9 to 6.11, pp. 120 to 122; Table 6.1, p. 3",
+     ["Figure 6.9", "Figure 6.10", "Figure 6.11", "Table 6.1"]),
+    ("Figures 7, 8 and 10 to 12 of Zhu et al. 2018",
+     ["Figure 7", "Figure 8", "Figure 10", "Figure 11", "Figure 12"]),
+    ("Chapter 6.2.5; Figure 3", ["Figure 3"]), ("Chapter 6.3 of Zhang et al. 2018", [])])
+def test_what_a_study_says_that_it_repeats_is_read(text, figures):
+    assert list(readme.repeated(text)) == figures
 
 
 def test_make_runs_the_short_ones():
