@@ -49,7 +49,8 @@ def begin(path: Path, kind: str, settings: dict[str, Any]) -> dict[str, Any]:
         return document
     earlier = documents.load(path, kind)
     now = {**settings, "versions": document["machine"]["versions"]}
-    then = {**earlier["settings"], "versions": earlier["machine"]["versions"]}
+    # The suite overhead kept no settings before it could go on.
+    then = {**earlier.get("settings", {}), "versions": earlier["machine"]["versions"]}
     different = [name for name in now if now[name] != then.get(name)]
     if different:
         raise Refusal(f"{path} was measured with other {', '.join(different)}; remedy: another "

@@ -16,7 +16,8 @@ def add(suites: argparse._SubParsersAction) -> None:
         description="Measures what Horovod's background thread costs in each mode with small "
         "workloads that show it alone: idle, a chain of dependent allreduces, many small ones, and "
         "training of ResNet50; interleaved with off and no communication. Writes "
-        "OUTPUT/overhead.json. Exit status 2 if jobs failed, 130 if interrupted.")
+        "OUTPUT/overhead.json, and goes on where an interrupted one ended. Exit status 2 if jobs "
+        "failed, 130 if interrupted.")
     add_modes(parser)
     parser.add_argument("--only", type=some_of(SECONDS), default=",".join(SECONDS),
                         help="workloads to run (%(default)s)")

@@ -4,78 +4,69 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from horovod_lab.bench import worker_job
 from horovod_lab.bench.overhead import results
 from horovod_lab.bench.overhead.overhead_pictures import section
 from horovod_lab.bench.overhead.workloads import PROGRAMS, SECONDS, jobs
 from horovod_lab.bench.worker_job import Series
-from horovod_lab.measuring import documents, launch
-from horovod_lab.measuring.present import show
-from horovod_opt.arguments import INTERRUPTED
+from horovod_lab.measuring.benchmark import NAME, Benchmark, begin
+from horovod_lab.measuring.documents import DocumentError
+from horovod_opt.arguments import Refusal
 
 
-def measure(workload: str, ranks: int, series: Series, options: argparse.Namespace) -> dict:
-    """One measurement: the job's result, or the reason why there is none."""
-    seconds = SECONDS[workload] / (2 if options.quick else 1)
-    start = time.monotonic()
-    try:
-        result = worker_job.run(series, [*PROGRAMS[workload], "--seconds", str(seconds)], ranks,
-                                options.timeout)
-        result["metrics"]["memory_mib"] = statistics.mean(result["per_rank"]["memory_mib"])
-    except launch.JobFailed as failure:
-        result = {"failed": str(failure)}
-    return {**result, "workload": workload, "ranks": ranks, "series": series.name,
-            "job_seconds": round(time.monotonic() - start, 1)}
+@dataclass(frozen=True)
+class Job:
+    round: int
+    workload: str
+    ranks: int
+    series: Series
 
+    def key(self) -> dict[str, Any]:
+        return {"round": self.round, "workload": self.workload, "ranks": self.ranks,
+                "series": self.series.name}
 
-def outcome(measurement: dict) -> str:
-    if "failed" in measurement:
-        return f"failed: {measurement['failed']}"
-    return "  ".join(
-        f"{measurement['metrics'][metric.key]:.4g} {metric.unit}"
-        for metric in results.METRICS if metric.workload == measurement["workload"])
+    def __str__(self) -> str:
+        return f"round {self.round + 1}  {self.workload}  {self.ranks} ranks  {self.series.name}"
 
 
 def run(options: argparse.Namespace) -> int:
-    options.output.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    document = documents.new("overhead", ["horovod-opt"])
-    document["measurements"] = []
-    about = document["machine"]
-    if about["load"] > 0.5:
-        console.print(f"This machine is busy (load {about['load']:.1f}): expect a large spread.")
-    todo = jobs(options, about["cores"])
-    rounds = 1 + max(number for number, *_ in todo)
-    status = 0
-    progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                        TimeRemainingColumn(), console=console, disable=not console.is_terminal)
+    path = options.output / "overhead.json"
+    seconds = {name: length / (2 if options.quick else 1) for name, length in SECONDS.items()}
     try:
-        with progress:
-            task = progress.add_task("", total=len(todo))
-            for number, workload, ranks, series in todo:
-                heading = f"round {number + 1}/{rounds}  {workload}  {ranks} ranks  {series.name}"
-                progress.update(task, description=heading)
-                measurement = {"round": number, **measure(workload, ranks, series, options)}
-                document["measurements"].append(measurement)
-                document["summary"] = results.summary(document["measurements"])
-                documents.save(options.output / "overhead.json", document)
-                console.print(f"{heading}  {outcome(measurement)}", highlight=False, markup=False,
-                              soft_wrap=True)
-                progress.advance(task)
-    except KeyboardInterrupt:
-        console.print("Interrupted: this is what was measured until then.")
-        status = INTERRUPTED
-    measurements = document["measurements"]
-    if measurements:
-        console.print(f"Written: {options.output / 'overhead.json'}")
-        show(section(document), options.output)
-    failed = sum("failed" in measurement for measurement in measurements)
-    if failed:
-        console.print(f"{failed} of {len(measurements)} jobs failed.")
-        status = status or 2
-    return status
+        document = begin(path, "overhead", {"seconds": seconds})
+    except (Refusal, DocumentError) as error:
+        print(f"{NAME}: {error}", file=sys.stderr)
+        return 2
+    return Overhead([Job(*job) for job in jobs(options, document["machine"]["cores"])], document,
+                    path, options.timeout).run()
+
+
+class Overhead(Benchmark):
+    def __init__(self, jobs: list[Job], document: dict[str, Any], path: Path, timeout: float):
+        super().__init__(jobs, document, path, section)
+        self.timeout = timeout
+
+    def prepare(self) -> None:
+        load = self.document["machine"]["load"]
+        if load > 0.5:
+            self.console.print(f"This machine is busy (load {load:.1f}): expect a large spread.")
+
+    def measure(self, job: Job) -> dict[str, Any]:
+        seconds = self.document["settings"]["seconds"][job.workload]
+        result = worker_job.run(job.series, [*PROGRAMS[job.workload], "--seconds", str(seconds)],
+                                job.ranks, self.timeout)
+        result["metrics"]["memory_mib"] = statistics.mean(result["per_rank"]["memory_mib"])
+        return {name: value for name, value in result.items() if name != "workload"}
+
+    def outcome(self, measurement: dict[str, Any]) -> str:
+        return "  ".join(
+            f"{measurement['metrics'][metric.key]:.4g} {metric.unit}"
+            for metric in results.METRICS if metric.workload == measurement["workload"])
+
+    def summary(self) -> dict[str, Any]:
+        return {"summary": results.summary(self.document["measurements"])}

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import platform
+import subprocess
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ pytest.importorskip("matplotlib")
 import idle
 
 from horovod_lab.bench import worker_job
-from horovod_lab.bench.overhead import overhead_options, overhead_suite, results, workloads
+from horovod_lab.bench.overhead import overhead_options, results, workloads
 from horovod_lab.bench.overhead.overhead_pictures import picture
 from horovod_lab.bench.worker_job import BASE, LIMIT, Series, parse_result
 from horovod_lab.measuring import launch, machine
@@ -308,33 +309,36 @@ def test_nothing_to_plot_is_no_error():
     assert picture([m for m in MEASUREMENTS if "failed" in m], "a machine") is None
 
 
-def test_a_failed_job_is_recorded_with_its_reason(monkeypatch):
-    def hang(*_):
-        raise launch.JobFailed("killed: not finished after 9 s")
-    monkeypatch.setattr(worker_job, "run", hang)
-    measurement = overhead_suite.measure("chain", 2, Series("gs", "gs"), parse())
-    assert measurement["failed"] == "killed: not finished after 9 s"
-    assert overhead_suite.outcome(measurement) == "failed: killed: not finished after 9 s"
-
-
 def bench(*arguments: str) -> int:
     return cli.main(["bench", "overhead", *arguments])
 
 
-def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_path, capsys):
-    answers = iter([1.0, 1500.0])
+@pytest.fixture
+def answers(monkeypatch):
+    """What jobs say, in their order: microseconds, or what is raised. `ran`: their series."""
+    class Answers(list):
+        ran: list[str] = []
 
-    def run(*_):
-        try:
-            value = next(answers)
-        except StopIteration:
-            raise KeyboardInterrupt from None
-        return {"workload": "chain", "metrics": {"microseconds": value}, "mpi": "Open MPI v5",
+    answers = Answers()
+    answers.ran = []
+
+    def run(series, *_):
+        answers.ran.append(series.name)
+        answer = answers.pop(0)
+        if not isinstance(answer, float):
+            raise answer
+        return {"workload": "chain", "metrics": {"microseconds": answer}, "mpi": "Open MPI v5",
                 "per_rank": {"memory_mib": [500.0, 502.0]}}
 
     monkeypatch.setattr(worker_job, "run", run)
+    return answers
+
+
+def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(answers, tmp_path, capsys):
+    answers += [1.0, 1500.0, KeyboardInterrupt()]
     assert bench("--only", "chain", "--output", str(tmp_path)) == 130
-    assert "1500" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "1500" in captured.out and "The same command goes on from here" in captured.err
     saved = json.loads((tmp_path / "overhead.json").read_text())
     assert [m["metrics"] for m in saved["measurements"]] == [
         {"microseconds": 1.0, "memory_mib": 501.0}, {"microseconds": 1500.0, "memory_mib": 501.0}]
@@ -342,9 +346,66 @@ def test_an_interrupted_benchmark_keeps_and_shows_what_it_has(monkeypatch, tmp_p
     assert {path.name for path in tmp_path.iterdir()} == {"overhead.json", "overhead.png"}
 
 
-def test_failed_jobs_end_the_benchmark_with_an_error(monkeypatch, tmp_path, capsys):
-    def fail(*_):
-        raise launch.JobFailed("ended with exit code 1")
-    monkeypatch.setattr(worker_job, "run", fail)
+def test_it_goes_on_where_it_was_interrupted(answers, tmp_path, capsys):
+    chain = ("--only", "chain", "--modes", "topo", "--rounds", "2", "--output", str(tmp_path))
+    order = [series for *_, series in names_of_jobs(*chain)]
+    answers += [1.0, launch.JobFailed("killed: not finished after 9 s"), 3.0, KeyboardInterrupt()]
+    assert bench(*chain) == 130
+    assert answers.ran == order[:4]
+    answers.ran.clear()
+    answers += [20.0, 40.0, 50.0, 60.0]
+    assert bench(*chain) == 0
+    assert answers.ran == [order[1], *order[3:]]  # the failed one, and those that had not run
+    assert "Measured before, and kept: 2 of 6 jobs" in capsys.readouterr().err
+    saved = json.loads((tmp_path / "overhead.json").read_text())
+    by_job = {(job["round"], job["series"]): job["metrics"]["microseconds"]
+              for job in saved["measurements"]}
+    assert by_job == dict(zip(
+        [(number, series) for number, _, _, series in names_of_jobs(*chain)],
+        [1.0, 20.0, 3.0, 40.0, 50.0, 60.0]))
+    assert bench(*chain) == 0 and answers == []  # nothing is left to measure
+
+
+# What the benchmark runs instead of a workload says which process it is, and never ends.
+BENCH = """
+import sys
+from horovod_lab.bench.overhead import overhead_suite
+from horovod_opt import cli
+overhead_suite.PROGRAMS["idle"] = (sys.argv[1], sys.argv[2])
+sys.exit(cli.main(["bench", "overhead", "--only", "idle", "--quick", "--output", sys.argv[2]]))
+"""
+
+
+def test_sigterm_ends_all_that_it_started(tmp_path):
+    program = tmp_path / "workload.py"
+    program.write_text(f"{SAY_AND_STAY}\nimport sys\n"
+                       "say_and_stay(os.getpid(), sys.argv[1] + f'/rank-{os.getpid()}')\n")
+    process = subprocess.Popen([sys.executable, "-c", BENCH, program, tmp_path],
+                               stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len([*tmp_path.glob("rank-*[0-9]")]) == 2)
+    process.terminate()
+    errors = process.communicate(timeout=HANG_SECONDS)[1]
+    assert process.returncode == 130, errors
+    assert "The same command goes on from here" in errors
+    for rank in tmp_path.glob("rank-*[0-9]"):
+        assert not Path("/proc", rank.read_text()).exists()
+
+
+def test_other_lengths_and_files_of_old_are_not_mixed(answers, tmp_path, capsys):
+    chain = ("--only", "chain", "--modes", "off", "--output", str(tmp_path))
+    answers += [1.0] * 6
+    assert bench(*chain) == 0
+    before = (tmp_path / "overhead.json").read_text()
+    assert bench(*chain, "--quick") == 2
+    assert "was measured with other seconds; remedy: another --output" in capsys.readouterr().err
+    document = json.loads(before)
+    del document["settings"]
+    (tmp_path / "overhead.json").write_text(json.dumps(document))
+    assert bench(*chain) == 2
+    assert "was measured with other seconds" in capsys.readouterr().err
+
+
+def test_failed_jobs_end_the_benchmark_with_an_error(answers, tmp_path, capsys):
+    answers += [launch.JobFailed("ended with exit code 1")] * 2
     assert bench("--only", "chain", "--modes", "off", "--quick", "--output", str(tmp_path)) == 2
     assert "2 of 2 jobs failed" in capsys.readouterr().err
