@@ -36,6 +36,7 @@ RESULTS = Path(__file__).parent / "results"
 KINDS = ("bench", "nodes", "profile", "simulation", "traversal", "cis-window", "io-lmdb",
          "io-stream", "io-alexnet", "deepio", "fanstore")
 PICTURE = "beside-the-source"
+TERMINATED = 128 + signal.SIGTERM
 
 
 class Measurement(Protocol):
@@ -184,7 +185,8 @@ def picture(study: Study, besides: Sequence[Beside]) -> Picture:
 
 def horovod_opt(*arguments: object, environ: Mapping[str, str] = os.environ) -> int:
     """Runs the command that is installed beside this Python, in the project's folder; returns its
-    exit status. Paths inside of that folder are recorded as relative ones."""
+    exit status, and none of success if SIGTERM came meanwhile: nothing follows. Paths inside of
+    that folder are recorded as relative ones."""
     program = Path(sys.executable).with_name("horovod-opt")
     if not program.exists():
         print(f"There is no horovod-opt beside {sys.executable}; remedy: make build, then "
@@ -205,7 +207,7 @@ def horovod_opt(*arguments: object, environ: Mapping[str, str] = os.environ) -> 
             process.terminate()
         while True:
             try:
-                return process.wait()
+                return process.wait() or (TERMINATED if is_ended else 0)
             except KeyboardInterrupt:  # it was interrupted as well, and first ends its own jobs
                 pass
     finally:

@@ -157,6 +157,16 @@ def test_sigterm_ends_the_tool_first(monkeypatch, tmp_path):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_sigterm_at_the_end_of_a_tool_is_not_lost(monkeypatch, tmp_path):
+    """Else the next measurement of the study would begin."""
+    tool = tmp_path / "horovod-opt"
+    tool.write_text("#!/bin/sh\ntrap 'exit 0' TERM\nkill -TERM $PPID\n"
+                    "while :; do sleep 0.05; done\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
+    assert study.horovod_opt("simulate") == 128 + signal.SIGTERM
+
+
 def test_a_python_without_horovod_opt(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
     assert study.horovod_opt("simulate") == 2
