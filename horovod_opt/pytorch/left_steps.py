@@ -1,5 +1,5 @@
-"""Gradients on their way of a step that a script has left, by an exception that it caught or with a
-batch that it left out, as it goes on."""
+"""Gradients, or Adasum's updates, on their way of a step that a script has left, by an exception
+that it caught or with a batch that it left out, as it goes on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ POLL_SECONDS = 0.001
 LATE_SECONDS = 1.0  # in which all ranks that leave a step alike have sent what they send
 # Of upstream's error for a name that is sent again before the last one of it has been reduced.
 UNDER_WAY = "with the same name as another tensor that is currently being processed"
+
+_late_updates: dict[str, int] = {}  # by the parameter's name: handles of steps that were left
 
 
 def after_the_last_of_its_name(send: Callable) -> Callable:
@@ -35,6 +37,48 @@ def after_the_last_of_its_name(send: Callable) -> Callable:
             time.sleep(POLL_SECONDS)
 
     return wrapper
+
+
+def keeps_values(send: Callable) -> Callable:
+    """Of Adasum, which computes and sends the update of a parameter in its own memory: in memory of
+    the update's own, so that a parameter has its values until step(), also if that never comes."""
+
+    @functools.wraps(send)
+    def wrapper(optimizer: Any, parameter: torch.Tensor) -> Any:
+        _await_late_update(optimizer._parameter_names[parameter])
+        values, groups = parameter.data, [group["params"] for group in optimizer.param_groups]
+        parameter.data = values.clone()
+        try:
+            return send(optimizer, parameter)
+        finally:
+            parameter.data = values
+            for group, parameters in zip(optimizer.param_groups, groups):
+                group["params"] = parameters
+
+    return wrapper
+
+
+def give_updates_up(handles: dict, names: dict) -> None:
+    """Updates of Adasum that are on their way are nobody's any more."""
+    for parameter, (handle, _) in handles.items():
+        if handle is not None:
+            _late_updates[names[parameter]] = handle
+    handles.clear()
+
+
+def _await_late_update(name: str) -> None:
+    """As after_the_last_of_its_name(); but an update is computed only once."""
+    from horovod.torch import mpi_ops
+
+    handle = _late_updates.pop(name, None)
+    if handle is None:
+        return
+    until = time.monotonic() + _stall_seconds()
+    while not mpi_ops.poll(handle) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+    if mpi_ops.poll(handle):
+        with contextlib.suppress(mpi_ops.HorovodInternalError):
+            mpi_ops.synchronize(handle)
 
 
 def gives_step_up(load_state_dict: Callable) -> Callable:

@@ -250,6 +250,7 @@ class ReducingAdasum(Reducing):
     """Adasum reduces updates: the step of a parameter is made when its gradient is there."""
 
     _groups = _opt_plan = None
+    _group_counts: dict = {}
     _reduces = True
 
     def __init__(self, optimizer: torch.optim.Optimizer):
@@ -266,8 +267,12 @@ class ReducingAdasum(Reducing):
     def register_step_pre_hook(self, hook: Any) -> Any:
         raise ValueError(NO_PRE_HOOKS)
 
-    def _abandon_step(self, error: RuntimeError) -> None:
-        """Parameters that hold an update instead of their values: nothing can be taken back."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Gives up the step that has begun, as upstream's other optimizer does. What single
+        parameters have added to the state in it is gone if `state_dict` is older."""
+        left_steps.give_updates_up(self._handles, self._parameter_names)
+        super().load_state_dict(state_dict)
+        self._allreduce_delay = dict.fromkeys(self._allreduce_delay, self.backward_passes_per_step)
 
     def step_of_one(self) -> None:
         """The step of the optimizer that was wrapped, for the one parameter in its groups."""
@@ -296,12 +301,13 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     is_alone = vars(optimizer).pop("_is_copy", False) or os.environ.get("HOROVOD_ELASTIC") == "1"
     parameters = inspect.signature(methods.__init__).parameters
     mixin = ReducingAdasum if "op" not in parameters else Reducing
-    senders = {name: left_steps.after_the_last_of_its_name(method)
-               for name, method in vars(methods).items()
+    is_adasum = mixin is ReducingAdasum
+    wait = left_steps.keeps_values if is_adasum else left_steps.after_the_last_of_its_name
+    senders = {name: wait(method) for name, method in vars(methods).items()
                if name in ("_allreduce_grad_async", "_grouped_allreduce_grad_async")}
     enders = {name: wrap(getattr(methods, name)) for name, wrap in (
-        ("synchronize", _ends_step), ("load_state_dict", left_steps.gives_step_up))
-        if name in vars(methods)}
+        ("step" if is_adasum else "synchronize", _ends_step),
+        ("load_state_dict", left_steps.gives_step_up)) if name in vars(methods)}
     cls = type(type(optimizer).__name__, (mixin, type(optimizer)),
                {**vars(methods), **senders, **enders})
     options = {name: value for name, value in arguments.items() if name in parameters}
@@ -309,23 +315,26 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
     distributed._arguments = {name: value for name, value in arguments.items()
                               if name != "named_parameters"}
     distributed._own_names = vars(distributed).keys() - vars(optimizer).keys() | {"_own_names"}
-    if mixin is Reducing:
-        weakref.finalize(distributed, left_steps.detach_late_sums,
-                         distributed._handles).atexit = False
-        if not is_alone:
-            distributed._agree_on_orders()
+    if is_adasum:
+        end, names = left_steps.give_updates_up, [distributed._parameter_names]
+    else:
+        end, names = left_steps.detach_late_sums, []
+    weakref.finalize(distributed, end, distributed._handles, *names).atexit = False
+    if not is_adasum and not is_alone:
+        distributed._agree_on_orders()
     return distributed
 
 
-def _ends_step(synchronize: Callable[[Any], None]) -> Callable[[Any], None]:
-    @functools.wraps(synchronize)
-    def wrapper(optimizer: Reducing) -> None:
+def _ends_step(end: Callable) -> Callable:
+    @functools.wraps(end)
+    def wrapper(optimizer: Reducing, *arguments: Any, **named: Any) -> Any:
         try:
-            synchronize(optimizer)
+            result = end(optimizer, *arguments, **named)
         except RuntimeError as error:
             optimizer._abandon_step(error)
             raise
         optimizer._end_step()
+        return result
 
     return wrapper
 

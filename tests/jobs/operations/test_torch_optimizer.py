@@ -107,6 +107,8 @@ def test_adasum(reports):
     for report in reports:
         assert report["adasum"]["same"]
         assert "before step() would come too late" in report["adasum"]["hook"]
+        assert report["adasum"]["left"] == dict.fromkeys(
+            ("load_again", "replace_living", "replace_dead"), True)
 
 
 def test_process_set_of_one_rank(reports):

@@ -3,13 +3,20 @@ process set of one rank."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 from collections.abc import Callable
 
 import horovod.torch as hvd
 import torch
 from common import RANK
 from torch_optimizer_run import STEPS, Run, draw, same
+
+
+class Left(Exception):
+    """The script's own error."""
+
 
 last_rank = hvd.ProcessSet([1])
 
@@ -126,7 +133,51 @@ def adasum_methods() -> dict:
             run.net(draw(step)).square().mean().backward()
             optimizer.step()
         weights.append([*run.weights(), torch.tensor(len(calls))])
-    return {"same": same(*weights), "hook": error_of(hook_before_adasum)}
+    return {"same": same(*weights), "hook": error_of(hook_before_adasum),
+            "left": adasum_of_steps_that_were_left()}
+
+
+def adasum_of_steps_that_were_left() -> dict[str, bool]:
+    """Parameters have their values after an exception in the backward pass, each time after more
+    updates are on their way, and the next step is as if there had been none."""
+
+    def leave(_: torch.Tensor) -> None:
+        raise Left
+
+    def train(go_on: Callable | None) -> torch.Tensor:
+        run, optimizer = adasum()
+        parameters = list(run.net.parameters())
+        for step in range(2 * len(parameters) if go_on else 0):
+            hook = parameters[step % len(parameters)].register_hook(leave)
+            with contextlib.suppress(Left):
+                run.loss(step).backward()
+            hook.remove()
+            if go_on is replace_dead:
+                optimizer = None
+            optimizer = go_on(run, optimizer)
+            run.train(optimizer, 1, first=step)
+        run.train(optimizer, 0 if go_on else 2 * len(parameters))
+        return torch.cat([weight.flatten() for weight in run.weights()])
+
+    def load_again(_: Run, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        optimizer.load_state_dict(optimizer.state_dict())
+        return optimizer
+
+    def replace_living(run: Run, _: object) -> torch.optim.Optimizer:
+        return hvd.DistributedOptimizer(torch.optim.SGD(run.net.parameters(), lr=0.1),
+                                        op=hvd.Adasum)
+
+    replace_dead = functools.partial(replace_living)
+    undisturbed = train(None)
+    ends = {"load_again": load_again, "replace_living": replace_living,
+            "replace_dead": replace_dead}
+    results = {}
+    for name, go_on in ends.items():
+        weights = train(go_on)
+        everywhere = hvd.allgather(weights[None], name=f"adasum.{name}")
+        results[name] = (same(weights, undisturbed)
+                         and all(torch.equal(row, weights) for row in everywhere))
+    return results
 
 
 def one_process_set() -> dict:
