@@ -42,6 +42,8 @@ from horovod_opt.io.unpacked.unpacked_store import UnpackedStore
 TOGETHER = 1 << 13
 # Loads of an epoch have numbers of their own. More than it can have; the cache needs a power of 2.
 LOADS = 1 << 40
+# Of a loop, all of which begin with it, 1.6 ms each.
+MOST_EPOCHS = 1000
 
 
 class StepSource:
@@ -141,9 +143,15 @@ class StepSource:
         return Batches(self.data.order, self.data.shares.count, start=position, **self._sizes)
 
     def _check(self) -> Batches:
+        whole = self._batches(0)
         if self.epoch_batches is not None:
             at_least_1("epoch_batches", self.epoch_batches)
-        return self._batches(0)
+            if self.epoch_batches > MOST_EPOCHS * whole.steps:
+                raise InputError(
+                    f"epoch_batches={self.epoch_batches} with epochs of {whole.steps} batches: a "
+                    f"loop goes over at most {MOST_EPOCHS} of them; remedy: at most "
+                    f"{MOST_EPOCHS * whole.steps}, and as many loops as are wanted")
+        return whole
 
     def batches_until_here(self) -> int:
         """Of all epochs until the data's position, as these ranks and batches have them."""

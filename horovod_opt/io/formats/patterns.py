@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
 # pathlib makes one slash of two.
 _SCHEME = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9+.-]+):(?P<path>/.*)", re.DOTALL)
 _PIPE = "pipe:"
+_JOINT = "::"
 
 
 def absolute(pattern: Pattern) -> tuple[str, ...]:
@@ -65,15 +67,15 @@ def remedy(pattern: str) -> str:
             return (f"[...] in a glob stands for one of the characters in it: {glob.escape(path)}"
                     f"{rest}, as glob.escape() writes it")
         path = os.path.dirname(path)
-    if "::" in pattern:
-        return f"a list of paths or globs: {pattern.split('::')}"
     return "correct the path or the glob"
 
 
 def _paths(text: str) -> list[str]:
     if os.path.lexists(os.path.expanduser(text)):  # whatever its name looks like
         return [text]
-    _refuse_elsewhere(text)
+    refuse_program(text)
+    _refuse_address(text)
+    refuse_joined(text)
     paths = []
     for path in expand(text):
         paths.append(path)
@@ -83,12 +85,16 @@ def _paths(text: str) -> list[str]:
     return paths
 
 
-def _refuse_elsewhere(text: str) -> None:
-    """What other loaders fetch, or run."""
+def refuse_program(text: str) -> None:
+    """What other loaders run."""
     if text.startswith(_PIPE):
         raise InputError(f"{text}: a program's output can be read once, in its order, and samples "
                          "are read by their place in a file; remedy: let the program write files, "
                          "and open them")
+
+
+def _refuse_address(text: str) -> None:
+    """What other loaders fetch."""
     scheme = _SCHEME.fullmatch(text)
     if scheme is None:
         return
@@ -99,6 +105,15 @@ def _refuse_elsewhere(text: str) -> None:
                      "read by their place in a file; remedy: copy them to a folder that every node "
                      "has, or mount them, and open that path; or stage_in= of open, a folder of "
                      "the node that they are brought to")
+
+
+def refuse_joined(text: str) -> None:
+    """What WebDataset takes for several. A name may have these characters, too, as of a folder
+    that is there."""
+    if _JOINT in text and not any(glob.glob(os.path.expanduser(path), recursive=True)
+                                  for path in itertools.islice(expand(text), MOST)):
+        raise InputError(f"{text}: no such files; remedy: a list of paths or globs: "
+                         f"{text.split(_JOINT)}")
 
 
 def expand(text: str) -> Iterator[str]:

@@ -16,6 +16,13 @@ AGAIN_OR_PART = ("remedy: copy or make the file again, or take the samples befor
                  "bad='skip' of open")
 
 
+def with_nothing_before(error: TruncatedFile) -> TruncatedFile:
+    """The same, where bad='skip' has been given and no sample is whole."""
+    return TruncatedFile(str(error).replace(
+        AGAIN_OR_PART, "no sample is before that; remedy: copy or make the file again, or leave it "
+        "out of the pattern"))
+
+
 class ReadBuffer:
     """A file of which a block is held, and nothing read from byte `end` on. `contents`: of a
     compressed one, which are read instead, whatever their end.

@@ -10,7 +10,7 @@ import numpy as np
 
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats.columns import Scan, Texts
-from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, cannot_read
+from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, cannot_read, with_nothing_before
 from horovod_opt.io.formats.unpacked_file import UnpackedFile
 
 # What tarfile raises for headers that are no headers, beside its own errors.
@@ -61,8 +61,10 @@ def scan(path: str, size: int, keep_truncated: bool = False, packed: UnpackedFil
                 raise _refusal(path, part.name, "this name comes twice", ONCE)
     except TruncatedFile as error:
         _drop_begun(samples)
-        if not keep_truncated or not samples:
+        if not keep_truncated:
             raise
+        if not samples:
+            raise with_nothing_before(error) from error
         truncation = str(error)
     parts = tuple(dict.fromkeys(name for sample in samples.values() for name in sample))
     check_parts(path, parts)

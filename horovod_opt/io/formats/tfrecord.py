@@ -14,7 +14,12 @@ import numpy as np
 
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats.columns import Scan
-from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, BLOCK, ReadBuffer
+from horovod_opt.io.formats.read_buffer import (
+    AGAIN_OR_PART,
+    BLOCK,
+    ReadBuffer,
+    with_nothing_before,
+)
 from horovod_opt.io.formats.unpacked_file import UnpackedFile
 from horovod_opt.io.native import crc32c
 
@@ -81,8 +86,10 @@ def scan(path: str, size: int, contents: bool, advance: Callable[[int], None],
                     advance(position - reported)
                     reported = position
         except TruncatedFile as error:
-            if not keep_truncated or not sizes:
+            if not keep_truncated:
                 raise
+            if not sizes:
+                raise with_nothing_before(error) from error
             truncation = str(error)
     advance(position - reported)
     return Scan(("",), _column(offsets, np.int64), _column(sizes, np.int64),

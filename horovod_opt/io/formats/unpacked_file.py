@@ -7,7 +7,7 @@ import errno
 import os
 import zlib
 from collections.abc import Iterator
-from typing import Optional
+from typing import Any, Optional
 
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats import compression
@@ -187,7 +187,12 @@ class UnpackedFile:
             while not member.eof:
                 data = member.unconsumed_tail or rest or self._file.read(FED)
                 rest = b""
-                piece = member.decompress(data, PIECE)
+                before = member.copy()
+                try:
+                    piece = member.decompress(data, PIECE)
+                except zlib.error:
+                    yield from _until_damaged(before, data)
+                    raise
                 yield piece
                 if not (data or piece or member.eof):
                     raise self._end_early(f"truncated: it ends within its {self.kind} data")
@@ -228,6 +233,18 @@ class UnpackedFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _until_damaged(member: Any, data: bytes) -> Iterator[bytes]:
+    """What is before the byte at which zlib finds damage: of more than a byte that it is given it
+    has nothing then."""
+    for at in range(len(data)):
+        try:
+            piece = member.decompress(data[at:at + 1])
+        except zlib.error:
+            return
+        if piece:
+            yield piece
 
 
 def refuse_kind(path: str, kind: str) -> DataError:

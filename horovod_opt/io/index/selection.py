@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
@@ -140,14 +140,14 @@ class Selection(NamedTuple):
     def check(cls, parts: Any, lacking: Any, choose: Any, weights: Any = None,
               shares: Optional[Mapping[Any, Any]] = None) -> Selection:
         if parts is not None:
-            parts = (parts,) if isinstance(parts, str) else tuple(parts)
+            parts = _several(parts)
             if not parts or len(set(parts)) < len(parts) or not all(
                     isinstance(part, str) for part in parts):
                 raise InputError(f"parts={parts!r}; remedy: names such as ('jpg', 'cls')")
         if lacking not in LACKING:
             raise InputError(f"lacking={lacking!r}; remedy: one of {', '.join(LACKING)}")
         if choose is not None and not callable(choose):
-            choose = (choose,) if isinstance(choose, str) else tuple(choose)
+            choose = _several(choose)
             if not choose or not all(isinstance(text, str) and text.strip("!") for text in choose):
                 raise InputError(f"choose={choose!r}; remedy: patterns of keys such as '*.jpg' or "
                                  "'!__*__', or a function")
@@ -245,6 +245,12 @@ class Selection(NamedTuple):
         return np.fromiter(((wanted is None or wanted(key) is not None)
                             and (unwanted is None or unwanted(key) is None)
                             for key in map(index.key, range(index.samples))), bool, index.samples)
+
+
+def _several(given: Any) -> tuple:
+    """One text, or several; what is neither is for a check to refuse."""
+    is_one = isinstance(given, (str, bytes)) or not isinstance(given, Iterable)
+    return (given,) if is_one else tuple(given)
 
 
 def _matcher(patterns: Sequence[str]) -> Optional[Callable[[str], Optional[re.Match]]]:

@@ -31,8 +31,12 @@ def times_of(weights: np.ndarray, seed: int, identity: bytes) -> Times:
     it as many as their weights say, to one (systematic sampling: Madow, Annals of Mathematical
     Statistics 20, 1949), from a start that `seed` and `identity` say."""
     some = weights > 0
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            weights = weights / weights.max()
     least = weights[some].min()
-    total = min(weights.sum() / least, MOST_TIMES * some.sum())
+    with np.errstate(over="ignore", divide="ignore"):  # then the other is less
+        total = min(weights.sum() / least, MOST_TIMES * some.sum())
     expected = weights * (total / weights.sum())
     expected = np.where(np.isclose(expected, np.round(expected), rtol=1e-12, atol=0),
                         np.round(expected), expected)

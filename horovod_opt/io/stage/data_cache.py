@@ -19,7 +19,13 @@ from typing import Optional, Union
 
 from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.formats import pack_folder
-from horovod_opt.io.formats.patterns import Pattern, expand, texts_of
+from horovod_opt.io.formats.patterns import (
+    Pattern,
+    expand,
+    refuse_joined,
+    refuse_program,
+    texts_of,
+)
 from horovod_opt.io.index import build_lock
 from horovod_opt.io.index.tasks import run_all
 from horovod_opt.io.job import nodes
@@ -28,7 +34,14 @@ from horovod_opt.io.job.communication import Communication
 from horovod_opt.io.memory_limit import parse, show
 from horovod_opt.io.progress import Meter, ProgressLog, say
 from horovod_opt.io.stage.fetch import fetch
-from horovod_opt.io.stage.source import RemoteFile, hash_of, is_url, join, open_source
+from horovod_opt.io.stage.source import (
+    RemoteFile,
+    hash_of,
+    is_chain_of_one_kind,
+    is_url,
+    join,
+    open_source,
+)
 from horovod_opt.io.stage.staging import LOCK, NOTE, require_room, stage, writable
 
 THREADS = 8  # that fetch a file each
@@ -57,9 +70,15 @@ def stage_together(ranks: Communication, pattern: Pattern,
 
 
 def addresses(pattern: Pattern) -> list[str]:
-    """A pattern's URLs, paths and globs, each absolute, sorted. Raises InputError if it is none."""
+    """A pattern's URLs, paths and globs, each absolute, sorted. Raises InputError if it is none,
+    and for what is neither."""
+    texts = texts_of(pattern)
+    for text in texts:
+        refuse_program(text)
+        if is_chain_of_one_kind(text) or not is_url(text):
+            refuse_joined(text)
     return sorted({path if is_url(path) else os.path.abspath(os.path.expanduser(path))
-                   for text in texts_of(pattern) for path in expand(text)})
+                   for text in texts for path in expand(text)})
 
 
 def folder_of(places: list[str], stage_in: Union[str, os.PathLike]) -> Path:

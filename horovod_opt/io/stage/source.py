@@ -43,6 +43,13 @@ def is_url(text: str) -> bool:
     return _PROTOCOL.match(text) is not None
 
 
+def is_chain_of_one_kind(text: str) -> bool:
+    """Whether these are addresses of one kind joined by ::, by which WebDataset means several.
+    fsspec means one that is within another, as zip://a.tar::s3://bucket/a.zip."""
+    kinds = [kind[0] for part in text.split("::") if (kind := _PROTOCOL.match(part))]
+    return len(kinds) > len(set(kinds))
+
+
 def open_source(where: str) -> Source:
     """Raises InputError for a URL that nothing installed can open."""
     return _Url(where) if is_url(where) else _Folder(where)

@@ -189,6 +189,8 @@ def test_tensorflow_gets_the_same(tmp_path, source, ranks):
     ({"lacking": "none"}, "lacking='none'; remedy: one of raise, skip, keep"),
     ({"choose": "!"}, "choose=.*remedy: patterns of keys"),
     ({"choose": [3]}, "choose=.*remedy: patterns of keys"),
+    ({"choose": 3}, "choose=.*remedy: patterns of keys"),
+    ({"parts": 3}, "parts=.*remedy: names such as"),
     ({"choose": "*.png"}, "leave none of 4 samples, as '0', '1', '2'; remedy"),
     ({"choose": lambda table: [True]}, r"choose= returned bool\[1\] for 4 samples; .*bool\[4\]"),
     ({"choose": lambda table: [0, 0]}, r"choose= returned int64\[2\] for 4 samples"),

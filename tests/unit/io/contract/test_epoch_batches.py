@@ -158,6 +158,18 @@ def test_what_is_no_number_of_batches_is_refused(path, given):
         hio.torch.loader(data, 4, epoch_batches=given)
 
 
+@pytest.mark.parametrize("more", [0, 1, 10**15])
+def test_a_loop_of_too_many_epochs_is_refused(path, more):
+    """Before anything of it is computed."""
+    most = 1000 * 25
+    with hio.open(path) as data:
+        if not more:
+            assert len(hio.torch.loader(data, 2, epoch_batches=most)) == most
+            return
+        with pytest.raises(hio.InputError, match=f"epoch_batches={most + more} .*remedy: .*{most},"):
+            hio.torch.loader(data, 2, epoch_batches=most + more)
+
+
 def test_ranks_have_the_same(path):
     def run(open_data, rank):
         with open_data(path) as data:

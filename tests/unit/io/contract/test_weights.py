@@ -49,6 +49,12 @@ def test_each_comes_as_often_as_its_weight_says(weights, seed):
     assert rare == ((weights > 0) & (expected < 1 - 1e-9)).sum()
 
 
+@pytest.mark.parametrize("weights", [[1e-308, 1e308], [1e308] * 9, [5e-324, 1.0, 1e300]])
+def test_weights_of_which_sums_and_quotients_are_infinite(weights, recwarn):
+    counts, _ = times_of(np.array(weights), 1, bytes(16))
+    assert 1 <= counts[-1] <= counts.sum() <= MOST_TIMES * len(weights) and not recwarn.list
+
+
 @given(st.lists(st.integers(0, 9), max_size=30))
 def test_repetitions_are_a_round_apart(counts):
     rows = rows_of(np.array(counts, np.int64))

@@ -92,7 +92,21 @@ def test_a_folder_that_looks_like_an_address(tmp_path, monkeypatch):
     assert formats.find("s3:/bucket/a.tfrecord").files == ["a.tfrecord"]
 
 
-def test_two_patterns_in_one_as_webdataset_has_them(tmp_path):
+@pytest.mark.parametrize("parts", [
+    ("a.tar", "b.tar"), ("{folder}/a.tar", "b.tar"), ("{folder}/a.tar", "{folder}/a.tar"),
+    ("{folder}/nowhere/a.tar", "{folder}/a.tar"), ("{folder}/*.tar", "{folder}/*.tar"),
+    ("{folder}/a-{{0..3}}.tar", "{folder}/a-{{4..7}}.tar"), ("~/a.tar", "s3://bucket/b.tar"),
+    ("a.tar", "", "b.tar")])
+def test_several_patterns_in_one_as_webdataset_has_them(tmp_path, parts):
     data_sets.tar(tmp_path / "a.tar", [("1.jpg", b"a")])
-    with pytest.raises(DataError, match=r"remedy: a list of paths or globs: \[.*a\.tar', 'b\.tar'"):
-        formats.find(f"{tmp_path}/a.tar::b.tar")
+    given = [part.format(folder=tmp_path) for part in parts]
+    with pytest.raises(InputError) as raised:
+        formats.find("::".join(given))
+    assert str(raised.value).endswith(f"remedy: a list of paths or globs: {given}")
+
+
+def test_a_name_that_looks_like_several_patterns(tmp_path):
+    (tmp_path / "run::7").mkdir()
+    data_sets.tar(tmp_path / "run::7" / "a.tar", [("1.jpg", b"a")])
+    for name in ("a.tar", "*.tar", "{a,a}.tar"):
+        assert formats.find(f"{tmp_path}/run::7/{name}").files == ["a.tar"]

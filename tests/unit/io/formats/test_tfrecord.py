@@ -89,6 +89,10 @@ def test_truncated_anywhere(tmp_path, contents):
         with pytest.raises(DataError, match=rf"a: truncated: record [01], at byte \d+, would end "
                                             rf"at byte \d+, but the file at {length}; remedy"):
             scan(path, contents)
+        if length < len(data_sets.framed(b"first")):
+            with pytest.raises(DataError, match="no sample is before that; remedy") as raised:
+                tfrecord.scan(str(path), length, contents, lambda count: None, keep_truncated=True)
+            assert "bad='skip'" not in str(raised.value)
 
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path):

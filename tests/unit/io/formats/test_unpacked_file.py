@@ -93,6 +93,20 @@ def test_a_flipped_bit_is_found(tmp_path, kind):
     assert size <= 50_000 and f"its {kind} data is damaged" in why
 
 
+@pytest.mark.parametrize("kind, bits", [("gzip", 31), ("zlib", 15)])
+@pytest.mark.parametrize("good", [1, 1000, 70_000, 3_000_000])
+def test_a_damaged_file_has_what_is_before_the_damage(tmp_path, kind, bits, good):
+    contents = bytes(i * i // 7 % 251 for i in range(good))
+    packer = zlib.compressobj(wbits=bits)
+    whole = packer.compress(contents) + packer.flush(zlib.Z_FULL_FLUSH)
+    path = tmp_path / "a"
+    path.write_bytes(whole + b"\x07" + bytes(1000))  # a kind of block that there is not
+    size, why = measure(str(path))
+    assert size == good and f"its {kind} data is damaged" in why and f"behind byte {good} " in why
+    with UnpackedFile(str(path)) as file:
+        assert file.read(good) == contents
+
+
 @pytest.mark.parametrize("kind", ["gzip", "zlib"])
 def test_garbage_behind_is_left_out_and_said(tmp_path, kind, capsys):
     path = tmp_path / "a"

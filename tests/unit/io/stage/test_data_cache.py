@@ -16,6 +16,7 @@ from horovod_opt.io.errors import DataError, InputError
 from horovod_opt.io.pack.listing import list_source
 from horovod_opt.io.pack.packer import pack
 from horovod_opt.io.pack.plan import Options
+from horovod_opt.io.stage.data_cache import addresses
 
 FILES = {f"{name}/{i}.jpg": f"{name} {i} ".encode() * 99 for name in "ab" for i in range(20)}
 
@@ -114,6 +115,22 @@ def test_arguments(root, tmp_path, options, text):
         results = in_job(ranks, lambda open, rank: open(f"{root}/none", **options))
         assert len({str(error) for error in results}) == 1
         assert isinstance(results[0], DataError) and re.search(text, str(results[0]))
+
+
+@pytest.mark.parametrize("pattern, text", [
+    ("pipe:cat a.tar", "remedy: let the program write files"),
+    ("{root}/a.tar::{root}/b.tar", r"a list of paths or globs: \['.*/a.tar', '.*/b.tar'\]"),
+    ("https://h/a-{{0..3}}.tar::https://h/b.tar", "a list of paths or globs: .*a-{{0..3}}.tar'"),
+    ("s3://b/a.tar::s3://b/b.tar::s3://b/c.tar", "a list of paths or globs: ")])
+def test_what_webdataset_would_take(root, tmp_path, pattern, text):
+    with pytest.raises(InputError, match=text.replace("{{", "{").replace("}}", "}")):
+        hio.open(pattern.format(root=root), stage_in=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_an_address_within_another_is_one():
+    address = "zip://a.tar::s3://bucket/a.zip"
+    assert addresses(address) == [address]
 
 
 def test_ranks_differ(root, tmp_path):
