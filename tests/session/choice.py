@@ -33,6 +33,7 @@ FILES = {
         r"off|gloo-1|mpi-2-topo-states3|children\[gloo-2|memory\[tensorflow",
     "jobs/ends/test_shutdowns.py": r"test_(?!tensorflow|fifty).*mpi|tensorflow.*gloo|fifty.*gloo",
     "jobs/ends/test_troubled.py": r"\[mpi-",
+    "jobs/input/test_habits.py": r"each",
     "jobs/input/test_input.py": r"epochs\[(mpi-2|gloo-2)|example",
     "jobs/input/test_input_elastic.py": r"twice\[(tensorflow|torch-\{\"global)|hosts|examples",
     "jobs/input/test_input_refused.py": r"\[mpi",
