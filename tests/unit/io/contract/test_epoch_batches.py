@@ -166,7 +166,8 @@ def test_a_loop_of_too_many_epochs_is_refused(path, more):
         if not more:
             assert len(hio.torch.loader(data, 2, epoch_batches=most)) == most
             return
-        with pytest.raises(hio.InputError, match=f"epoch_batches={most + more} .*remedy: .*{most},"):
+        with pytest.raises(hio.InputError,
+                           match=f"epoch_batches={most + more} .*remedy: at most {most},"):
             hio.torch.loader(data, 2, epoch_batches=most + more)
 
 
