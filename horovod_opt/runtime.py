@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from horovod_opt import counters, xla
+from horovod_opt import counters, stats_lines, xla
 from horovod_opt.launcher import built, slurm_step
 from horovod_opt.native import header, prototypes, structs
 from horovod_opt.native.plan_text import PlanStatus, parse_status
@@ -36,12 +36,15 @@ class _Native:
     """A framework's native library after its hvd.init()."""
 
     lib: ctypes.CDLL
+    settings: Settings
     table: bool = True  # whether the counters are printed, once they were gathered
     is_reported: bool = False
+    lines: stats_lines.StatsLines | None = None
 
 
 # By framework; the one initialised last comes last.
 _libraries: dict[str, _Native] = {}
+has_spans = False  # whether a library of them writes a timeline on every rank
 
 
 def framework_of(lib: ctypes.CDLL) -> str:
@@ -66,6 +69,8 @@ def configure(lib: ctypes.CDLL) -> None:
     settings, error = Settings(), b""
     try:
         settings = load(os.environ)
+        if settings.stats_folder:
+            stats_lines.make_folder(settings.stats_folder)
     except SettingsError as problem:
         error = str(problem).encode(errors="backslashreplace")
     if settings.mode_bits:
@@ -79,8 +84,12 @@ def configure(lib: ctypes.CDLL) -> None:
     lib.horovod_opt_configure(structs.to_native(settings), (settings.text + build).encode(), error)
 
     framework = framework_of(lib)
-    _libraries.pop(framework, None)
-    _libraries[framework] = _Native(lib, table)
+    before = _libraries.pop(framework, None)
+    # A second hvd.init() while Horovod runs changes nothing.
+    lines = before.lines if before is not None else None
+    _libraries[framework] = _Native(lib, settings, table, lines=lines)
+    global has_spans
+    has_spans = any(native.settings.timeline_ranks for native in _libraries.values())
     if settings.plans and plan_folder.stops_before_step():
         plan_folder.announce()
     if framework == "tensorflow" and settings.plans:
@@ -108,6 +117,23 @@ def raise_init_error(lib: ctypes.CDLL) -> None:
         raise SettingsError(text)
 
 
+def begin(lib: ctypes.CDLL) -> None:
+    """Horovod has been initialised: counters are written by interval from now on, where
+    HOROVOD_OPT_STATS_FOLDER says so."""
+    native = _libraries[framework_of(lib)]
+    if native.settings.stats_folder and native.lines is None:
+        native.lines = stats_lines.StatsLines(
+            Path(native.settings.stats_folder), native.settings.stats_interval_ms / 1e3,
+            framework_of(lib), lambda: stats(framework_of(lib)))
+
+
+def add_input_span(name: str, begin: int, end: int) -> None:
+    """A span of the input side in this rank's timeline, where every rank has one; the time is that
+    of time.monotonic_ns()."""
+    for native in _libraries.values():
+        native.lib.horovod_opt_timeline_span(b"input", name.encode(), begin, end)
+
+
 def warn_if_alone(size: int) -> None:
     """Says so, in one line on stderr, if the tasks of a Slurm step are each a job of one rank, for
     which Horovod has no error. `size` are the ranks of the job."""
@@ -117,10 +143,16 @@ def warn_if_alone(size: int) -> None:
 
 
 def report(lib: ctypes.CDLL) -> None:
-    """Prints the table of all ranks to stderr, once, where they were gathered, and writes them to
-    the file that HOROVOD_OPT_STATS_JSON names."""
+    """After a shutdown: appends the last line of counters, prints the table of all ranks to stderr,
+    once, where they were gathered, and writes them to the file that HOROVOD_OPT_STATS_JSON
+    names."""
     native = _libraries.get(framework_of(lib))
-    if native is None or native.is_reported:
+    if native is None:
+        return
+    if native.lines is not None:
+        native.lines.end()
+        native.lines = None
+    if native.is_reported:
         return
     ranks = lib.horovod_opt_gathered_ranks()
     if ranks == 0:

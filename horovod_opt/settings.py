@@ -38,7 +38,8 @@ class SettingsError(ValueError):
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """One row of the table; for an integer, `minimum` and `maximum` are its bounds. `modes`: those
-    in which it has an effect, if not in all."""
+    in which it has an effect, if not in all. `is_path`: it names a folder, and C++ has no use for
+    it."""
 
     field: str
     default: object
@@ -47,6 +48,7 @@ class Setting:
     minimum: int | None
     maximum: int | None
     modes: tuple[str, ...]
+    is_path: bool
 
     @property
     def name(self) -> str:
@@ -55,6 +57,8 @@ class Setting:
     @property
     def valid(self) -> str:
         """The accepted values in words."""
+        if self.is_path:
+            return "a folder that every rank may write to; it is made"
         if self.minimum is None:
             return VALID_MODES
         if (self.minimum, self.maximum) == (0, 1):
@@ -66,7 +70,17 @@ class Setting:
         text = text.strip()
         if not text:
             return self.default
+        if self.is_path:
+            return self._parse_path(text)
         return _parse_modes(text) if self.minimum is None else self._parse_integer(text)
+
+    def _parse_path(self, text: str) -> str:
+        if text.isprintable():  # the ranks compare lines of text
+            return text
+        raise SettingsError(
+            f"{self.name}={_quote(text)} has a character that cannot be printed. Valid: "
+            f"{self.valid}; unset it for none."
+        )
 
     def _parse_integer(self, text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
@@ -87,9 +101,11 @@ def _setting(
     unit: str = "",
     bounds: tuple[int | None, int | None] = (None, None),
     modes: tuple[str, ...] = (),
+    is_path: bool = False,
 ) -> object:
     metadata = {
-        "help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1], "modes": modes
+        "help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1], "modes": modes,
+        "is_path": is_path,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -224,6 +240,26 @@ class Settings:
     stats: int = _setting(
         0,
         "1: print a table of all ranks' counters at shutdown.",
+        "",
+        (0, 1),
+    )
+    stats_folder: str = _setting(
+        "",
+        "Every rank appends its counters to rank-R.jsonl in this folder, as a line of JSON, by the "
+        "interval and at shutdown. Empty: none does.",
+        is_path=True,
+    )
+    stats_interval_ms: int = _setting(
+        1000,
+        "The time from one such line of a rank to its next one.",
+        "ms",
+        (10, 3_600_000),
+    )
+    timeline_ranks: int = _setting(
+        0,
+        "1: every rank writes the timeline that HOROVOD_TIMELINE=FILE has of rank 0, rank 1 into "
+        "FILE.rank-1, with what it waited for, buckets and input; `horovod-opt trace` makes one "
+        "trace of them.",
         "",
         (0, 1),
     )
@@ -402,7 +438,8 @@ def markdown() -> str:
         "",
         "| setting | default | valid | meaning |",
         "| --- | --- | --- | --- |",
-        *(f"| `{row.name}` | `{row.default}` | {row.valid} | {row.help} |" for row in TABLE),
+        *(f"| `{row.name}` | {f'`{row.default}`' if row.default != '' else ''} | {row.valid} "
+          f"| {row.help} |" for row in TABLE),
     ]
     return "\n".join(lines) + "\n"
 

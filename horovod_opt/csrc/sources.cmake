@@ -85,6 +85,7 @@ set(HOROVOD_OPT_BINDING_SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/binding/report/performed_response.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/report/process_state.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/report/rank_state.cc
+    ${CMAKE_CURRENT_LIST_DIR}/binding/report/rank_timeline.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_gpu.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/horovod_ops_order_thread.cc
     ${CMAKE_CURRENT_LIST_DIR}/binding/reduction/node_memory.cc

@@ -67,6 +67,12 @@ class LoaderStats:
             waited = self.training_waited + self._waited_now()
         return {**self._last, "training_wait_seconds": waited}
 
+    def waited_since(self, start: int) -> None:
+        """The training has waited for a batch from `start` until now; as time.monotonic_ns()."""
+        end = time.monotonic_ns()
+        self.training_waited += (end - start) / 1e9
+        totals.add_wait(start, end)
+
     def wait_is(self, seconds: Callable[[], float]) -> None:
         """From now until wait_is_over(), that is what the training has waited in a pass."""
         with self._waits:

@@ -50,6 +50,14 @@ def end(number: int, stats: Mapping[str, float]) -> None:
         _tell()
 
 
+def add_wait(begin: int, end: int) -> None:
+    """The training has waited for a batch so long, as time.monotonic_ns(): where every rank has a
+    timeline, it is in there."""
+    runtime = sys.modules.get("horovod_opt.runtime")
+    if runtime is not None and runtime.has_spans:
+        runtime.add_input_span("waits for a batch", begin, end)
+
+
 def _tell() -> None:
     runtime = sys.modules.get("horovod_opt.runtime")
     if runtime is not None:

@@ -19,6 +19,8 @@ TABLE = (
     Function("const char*", "horovod_opt_init_error"),
     Function("int", "horovod_opt_stats", "HorovodOptStats* stats"),
     Function("void", "horovod_opt_set_input", "HorovodOptStats* stats"),
+    Function("void", "horovod_opt_timeline_span",
+             "const char* row, const char* name, int64_t begin, int64_t end"),
     Function("int", "horovod_opt_gathered_ranks"),
     Function("int", "horovod_opt_gathered_stats", "int rank, HorovodOptStats* stats"),
     Function("const char*", "horovod_opt_add_plan", "const char* text"),

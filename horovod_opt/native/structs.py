@@ -11,8 +11,11 @@ from horovod_opt.native.c_interface import Struct, fields, struct_declaration, s
 _C_TYPES = {"i": "int64_t", "d": "double"}
 
 
+_SETTINGS = [row.field for row in settings.TABLE if not row.is_path]
+
+
 def _settings() -> Struct:
-    return Struct("HorovodOptSettings", fields("int64_t", *(row.field for row in settings.TABLE)))
+    return Struct("HorovodOptSettings", fields("int64_t", *_SETTINGS))
 
 
 def _stats() -> Struct:
@@ -26,7 +29,7 @@ NativeStats = structure(_stats())
 
 def to_native(values: settings.Settings) -> NativeSettings:
     """The settings as the native side takes them."""
-    by_field = {row.field: getattr(values, row.field) for row in settings.TABLE}
+    by_field = {field: getattr(values, field) for field in _SETTINGS}
     return NativeSettings(**{**by_field, "mode": values.mode_bits})
 
 

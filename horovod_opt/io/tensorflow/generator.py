@@ -74,9 +74,9 @@ def _flat(passes: Passes, elements: Elements, begun: Pass) -> Iterator[tuple]:
 
 
 def _next(passes: Passes, batches: Iterator[GoodSamples]) -> Optional[GoodSamples]:
-    start = time.perf_counter()
+    start = time.monotonic_ns()
     batch = next(batches, None)
-    passes.source.stats.training_waited += time.perf_counter() - start
+    passes.source.stats.waited_since(start)
     return batch
 
 

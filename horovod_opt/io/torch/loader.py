@@ -139,10 +139,10 @@ class Loader:
         batches = self._by_workers() if has_workers else self._by_threads()
         try:
             while True:
-                start = time.perf_counter()
+                start = time.monotonic_ns()
                 with data.interruptible():
                     result = next(batches, None)
-                source.stats.training_waited += time.perf_counter() - start
+                source.stats.waited_since(start)
                 if result is None:
                     source.end_pass()
                     return

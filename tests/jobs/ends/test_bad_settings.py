@@ -11,6 +11,7 @@ MODE, LOW, HIGH = (
     f"HOROVOD_OPT_{name}" for name in ("MODE", "NBCS_SLEEP_MIN_US", "NBCS_SLEEP_MAX_US")
 )
 INTERVAL = "HOROVOD_OPT_GS_INTERVAL"
+FOLDER = "HOROVOD_OPT_STATS_FOLDER"
 
 # name -> (environment by rank, what the text must contain)
 ATTEMPTS = {
@@ -65,6 +66,18 @@ ATTEMPTS = {
     "different builds": (
         [{MODE: "topo"}, {MODE: "topo", "BUILT_OF": "0123456789abcdef"}],
         ["horovod-opt=0123456789abcdef on rank 1", "Install the same build of horovod-opt"],
+    ),
+    "folder in which no file can be made": (
+        [{FOLDER: "/proc/none"}, {}],
+        ["On rank 0:", f"{FOLDER}='/proc/none'", "No such file", "unset it for no lines"],
+    ),
+    "different folders": (
+        [{FOLDER: "/tmp"}, {}],
+        [f"{FOLDER}=/tmp on rank 0", "same value"],
+    ),
+    "interval": (
+        [{FOLDER: "/tmp", "HOROVOD_OPT_STATS_INTERVAL_MS": "0.5"}] * 2,
+        ["HOROVOD_OPT_STATS_INTERVAL_MS='0.5'", "not a whole number", "10 to 3600000 ms"],
     ),
     "too few cores": (
         [{MODE: "scp"}] * 2,

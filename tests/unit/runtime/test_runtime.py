@@ -14,6 +14,7 @@ import pytest
 import horovod_opt
 from horovod_opt import runtime
 from horovod_opt.counters import TABLE
+from horovod_opt.io import totals
 from horovod_opt.launcher import built
 from horovod_opt.native import header, structs
 from horovod_opt.settings import Settings
@@ -27,7 +28,7 @@ static HorovodOptSettings settings;
 static char texts[2][4096];
 static const char* init_error = "";
 static int initialized = 0, ranks = 0;
-static int64_t input_samples = 0;
+static int64_t input_samples = 0, span = 0;
 
 static void Fill(int rank, HorovodOptStats* out) {
 %s
@@ -51,6 +52,10 @@ const char* horovod_opt_plans(void) {
 }
 void horovod_opt_set_input(HorovodOptStats* input) { input_samples = input->input_samples; }
 int64_t test_input_samples(void) { return input_samples; }
+void horovod_opt_timeline_span(const char* row, const char* name, int64_t begin, int64_t end) {
+  span = end - begin;
+}
+int64_t test_span(void) { return span; }
 int horovod_opt_gathered_ranks(void) { return ranks; }
 int horovod_opt_gathered_stats(int rank, HorovodOptStats* out) {
   if (rank < 0 || rank >= ranks) return -1;
@@ -147,6 +152,16 @@ def test_the_input_side_goes_to_the_library(lib):
     lib.test_init(b"")
     runtime.set_input({"input_samples": 8, "input_wait_seconds": 0.5})
     assert lib.test_input_samples() == 8
+
+
+def test_a_wait_for_input_is_in_the_timeline_of_every_rank(lib, monkeypatch):
+    runtime.configure(lib)
+    totals.add_wait(100, 350)
+    assert lib.test_span() == 0  # no rank but the first has a timeline
+    monkeypatch.setenv("HOROVOD_OPT_TIMELINE_RANKS", "1")
+    runtime.configure(lib)
+    totals.add_wait(100, 350)
+    assert lib.test_span() == 250
 
 
 def test_stats_before_init(lib):

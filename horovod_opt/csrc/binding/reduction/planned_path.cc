@@ -95,7 +95,7 @@ SmallBuckets::Binding PlannedPath::SmallBucketBinding() {
           [this](const Work& work, const std::exception& problem) {
             return Failed(problem, work.Describe()).reason();
           },
-          [this](const Work& work) { EndInTimeline(timeline_, work.arrivals); },
+          [this](const Work& work) { EndInTimeline(timeline_, work); },
           [](const Work& work, const std::string& error) {
             CallBack(work, error.empty() ? Status::OK() : Status::UnknownError(error));
           }};
@@ -103,7 +103,7 @@ SmallBuckets::Binding PlannedPath::SmallBucketBinding() {
 
 void PlannedPath::EndInternode(Work work, InternodeBuckets::Outcome outcome,
                                Clock::time_point start) {
-  EndInTimeline(timeline_, work.arrivals);
+  EndInTimeline(timeline_, work);
   switch (outcome) {
     case InternodeBuckets::Outcome::kReduced:
       plans_.MarkReduced(work, start, counters_);
@@ -248,7 +248,7 @@ bool PlannedPath::Perform(int entry, WaitCounts& waits) {
   } catch (const std::exception& problem) {
     status = Failed(problem, work.Describe());
   }
-  EndInTimeline(timeline_, work.arrivals);
+  EndInTimeline(timeline_, work);
   if (goes_on) plans_.MarkReduced(work, start, counters_);
   CallBack(work, status);
   return goes_on;
@@ -263,7 +263,7 @@ bool PlannedPath::PerformInternode(int entry, WaitCounts& waits) {
     status = Failed(problem, internode_->Describe(entry));
   }
   const Work work = internode_->Drop(entry);
-  EndInTimeline(timeline_, work.arrivals);
+  EndInTimeline(timeline_, work);
   CallBack(work, status);
   return false;
 }

@@ -1,4 +1,6 @@
-// The tensors of a planned bucket in upstream's timeline.
+// The tensors of a planned bucket in upstream's timeline and, where every rank has one, the bucket:
+// from this rank's last tensor to the result, which no rank has before every rank has begun. So they
+// also tell which rank was waited for, and how the clocks of two hosts differ.
 #pragma once
 
 #include <string>
@@ -8,6 +10,7 @@
 #include "horovod/common/message.h"
 #include "horovod/common/timeline.h"
 #include "horovod_opt/csrc/binding/reduction/planned_tensor.h"
+#include "horovod_opt/csrc/binding/report/rank_timeline.h"
 #include "horovod_opt/csrc/core/plan/planned_bucket.h"
 
 namespace horovod_opt {
@@ -50,6 +53,19 @@ inline void EndInTimeline(horovod::common::Timeline& timeline,
     const auto& entry = TensorOf(arrival).entry;
     timeline.End(entry.tensor_name, entry.output);
   }
+}
+
+inline void EndInTimeline(horovod::common::Timeline& timeline, const Work& work) {
+  EndInTimeline(timeline, work.arrivals);
+  if (!TimelineHasSpans()) return;
+  AddToTimeline("buckets",
+                "bucket " + std::to_string(work.bucket->id) + ", iteration " +
+                    std::to_string(work.iteration) + ", set " +
+                    std::to_string(work.bucket->plan->process_set) + ", plan " +
+                    work.bucket->plan->hash + ", " +
+                    std::to_string(work.arrivals.size()) + " tensors, " +
+                    std::to_string(work.Bytes()) + " bytes",
+                work.last_arrival, std::chrono::steady_clock::now());
 }
 
 }  // namespace horovod_opt
