@@ -13,6 +13,7 @@ from horovod_lab.io import io_bench_command
 from horovod_lab.profile import profile_command as profile
 from horovod_lab.report import report_command as report
 from horovod_lab.simulate import simulate_command as simulate
+from horovod_lab.trace import trace_command as trace
 from horovod_opt import __version__, doctor
 from horovod_opt.arguments import positive
 from horovod_opt.io import commands as io_commands
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_plan(commands)
     bench_command.add(commands)
     profile.add(commands)
+    trace.add(commands)
     simulate.add(commands)
     report.add(commands)
     io_commands.add(commands, io_bench_command)

@@ -33,6 +33,9 @@ def add(commands: argparse._SubParsersAction) -> None:
                          help="name of this profile in comparisons, as in 'synthetic' and 'real'")
     profile.add_argument("--classes", type=Path, metavar="FILE",
                          help="JSON: patterns of threads' names and the classes they belong to")
+    profile.add_argument("--timeline", action="store_true",
+                         help="trace.json has buckets, waits and input of every rank as well: the "
+                         "job writes them, unless it is of upstream's Horovod")
     profile.add_argument("--no-live", action="store_true", help="no table while the job runs")
     profile.add_argument("--compare", type=Path, nargs="+", metavar="PROFILE.json",
                          help="draw these profiles beside each other; no job")
@@ -106,13 +109,16 @@ def _profile(options: argparse.Namespace, command: Sequence[str]) -> int:
     console = Console(stderr=True, highlight=False)
     live = console.is_terminal and not options.no_live
     profile = Profile(command, options.output, options.interval, classes,
-                      console if live else None)
+                      console if live else None, options.timeline)
     profile.run()
     job = profile.job
     document = profile.document(options.label)
     path = options.output / "profile.json"
+    trace = options.output / "trace.json"
+    said = []
     if document["ranks"]:
         documents.save(path, document)
+        said = profile.write_trace(trace)
     job.release()  # until here, Ctrl-C would lose what was measured
     status = 128 + job.interrupted if job.interrupted else 2 if profile.status else 0
     if job.leftover:
@@ -128,7 +134,10 @@ def _profile(options: argparse.Namespace, command: Sequence[str]) -> int:
     if remote > 0:
         _say(f"{remote} of {document['job']['expected']} ranks are not on this node, or never had "
              "a background thread: they are not in the profile")
+    for text in said:
+        _say(text)
     _say(f"written: {path}")
+    _say(f"written: {trace}, for ui.perfetto.dev or chrome://tracing")
     try:
         present, pictures, _ = _drawing()
     except CommandError as error:

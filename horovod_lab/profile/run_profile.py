@@ -22,6 +22,7 @@ from horovod_lab.profile.proc import Proc
 from horovod_lab.profile.ranks import MARK, Finder
 from horovod_lab.profile.record import Ranks, describe
 from horovod_lab.profile.sampler import LOOKS, Sampler, Usage
+from horovod_lab.profile.trace import Recording, write_trace
 from horovod_opt.runtime import STATS_JSON
 
 REFRESH = 1.0  # s: new processes, the live table
@@ -32,8 +33,9 @@ class Profile:
     """`run` and then `document`; raises NotStarted from job.py."""
 
     def __init__(self, command: Sequence[str], folder: Path, interval: float, classes: Classes,
-                 console: Console | None):
-        """`interval` in seconds; `console`: the terminal of the live table, if there is one."""
+                 console: Console | None, timeline: bool = False):
+        """`interval` in seconds; `console`: the terminal of the live table, if there is one.
+        `timeline`: all ranks write what they reduce and wait for."""
         self._command = command
         self._interval = interval
         self._classes = classes
@@ -41,7 +43,9 @@ class Profile:
         self._proc = Proc()
         mark = uuid.uuid4().hex
         self._stats = folder.resolve() / "stats.json"
-        self._environ = {**os.environ, MARK: mark, STATS_JSON: str(self._stats)}
+        self._recording = Recording(folder.resolve(), os.environ) if timeline else None
+        self._environ = {**os.environ, MARK: mark, STATS_JSON: str(self._stats),
+                         **(self._recording.environ if self._recording else {})}
         self._finder = Finder(self._proc, mark)
         self._sampler = Sampler(self._proc)
         self._bursts = Bursts(self._proc)
@@ -53,6 +57,8 @@ class Profile:
         self._document = documents.new("profile", ["horovod-opt"])
         self._screen = Screen(self._console) if self._console else None
         self._stats.unlink(missing_ok=True)
+        if self._recording:
+            self._recording.clear()
         self._began, cpu_before = time.monotonic(), time.process_time()
         self.job = Job(self._command, self._environ, self._proc, self._screen)
         try:
@@ -141,6 +147,11 @@ class Profile:
                         "burst_seconds": round(self._bursts.seconds, 3)},
             **describe(ranks, self._began, self._joined(), self._bursts),
         }
+
+    def write_trace(self, path: Path) -> list[str]:
+        """All that was seen as one trace; returns what the user should know."""
+        return write_trace(path, Ranks(self._sampler, self._classes), self._bursts.bursts,
+                           self._recording)
 
     def _joined(self) -> dict[int, dict]:
         """The job's own counters, by rank: none of upstream's, or if it did not end well."""

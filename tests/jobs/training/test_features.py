@@ -8,10 +8,12 @@ import csv
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 from jobs import Job
+
+from horovod_opt import cli, stats_lines
 
 MODES = ("gs", "nbcs", "topo")
 SUMS = [1.0, 3.0, 5.0]  # of the tensors of one step, over both ranks
@@ -55,6 +57,56 @@ def test_timeline(features):
         assert activities["NEGOTIATE_ALLREDUCE"] > 0
         assert activities["ALLREDUCE"] == len(traced[0])
     assert any(event.get("name") == "CYCLE_START" for event in events)
+
+
+def test_counters_of_every_rank_as_lines(features):
+    for rank in range(2):
+        lines = stats_lines.read(stats_lines.file_of(features.folder / "counters", rank))
+        assert len(lines) > 1
+        assert {(line["rank"], line["size"], line["framework"]) for line in lines} == {
+            (rank, 2, "torch")}
+        for field in ("time", "monotonic", "cycles", "data_bytes", "elapsed_seconds"):
+            values = [line[field] for line in lines]
+            assert values == sorted(values)
+        assert lines[-1]["data_bytes"] > 0
+
+
+def test_timelines_of_all_ranks_are_one_trace(features, tmp_path):
+    """Whoever waited says for whom, and nothing ends before the last rank has begun."""
+    output = tmp_path / "trace.json"
+    assert cli.main(["trace", str(features.folder / "timeline.json"), "--stats",
+                     str(features.folder / "counters"), "--output", str(output)]) == 0
+    trace = json.loads(output.read_text())
+    assert trace["otherData"]["clock_error_us"] == {}  # one host
+    events = trace["traceEvents"]
+    threads = {(event["pid"], event["tid"]): event["args"]["name"] for event in events
+               if event["name"] == "thread_name"}
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {event["pid"] for event in spans} == {0, 1}
+    for rank in range(2):
+        assert any(threads[event["pid"], event["tid"]] == "operations" and event["pid"] == rank
+                   for event in spans)
+    assert {event["name"] for event in events if event["ph"] == "C"} == {
+        "cores used", "share of time", "reduced, MB/s"}
+    mode = stats_lines.read(stats_lines.file_of(features.folder / "counters", 0))[0]["mode"]
+    assert ("buckets" in threads.values()) == (mode == "topo")
+    if mode == "topo":
+        check_buckets(spans)
+
+
+def check_buckets(spans: list[dict]) -> None:
+    by_meeting = defaultdict(dict)
+    for event in spans:
+        if event["name"].startswith("bucket "):
+            facts = event["args"]
+            by_meeting[facts["plan"], facts["iteration"], event["name"]][event["pid"]] = event
+    assert by_meeting and all(set(ranks) == {0, 1} for ranks in by_meeting.values())
+    for ranks in by_meeting.values():
+        last = max(event["ts"] for event in ranks.values())
+        assert all(event["ts"] + event["dur"] >= last - 2 for event in ranks.values())  # us
+    waits = Counter((event["pid"], event["name"]) for event in spans
+                    if event["name"].startswith("waits for rank"))
+    assert set(waits) <= {(0, "waits for rank 1"), (1, "waits for rank 0")} and waits
 
 
 def test_timeline_of_tensors_with_strange_names(features):

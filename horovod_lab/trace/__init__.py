@@ -1,0 +1,1 @@
+"""`horovod-opt trace`: the timelines of all ranks as one, for Perfetto and chrome://tracing."""
