@@ -12,7 +12,7 @@
 # make experiments   the source's figures again, the short ones: experiments/README.md
 # make soak    random programs, modes and faults for half an hour: docs/work/soak.md
 # make build   rebuild what changed and install it again
-# make lint    ruff
+# make lint    ruff; mypy, over what users call
 # make clean   remove everything that was made here
 
 SHELL := /bin/bash -o pipefail
@@ -98,6 +98,7 @@ build: $(VENV)/installed
 
 lint: $(VENV)/tools
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy --cache-dir build/mypy
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(SAVERS) $(ONECCL) .venv-ecosystem .venv-trainers .venv-keras .venv-programs build *.egg-info
@@ -115,6 +116,8 @@ $(VENV)/installed: $(VENV)/frameworks $(INPUTS)
 $(VENV)/tools: $(VENV)/frameworks
 	@test -e $(VENV)/installed || { echo "installing what tests need into $(VENV)"; \
 	  HOROVOD_OPT_WITHOUT_HOROVOD=1 $(INSTALL) --quiet --no-build-isolation ".[test,experiments]"; }
+	@# An installed one may be older than the list of tools.
+	@$(BIN)/python -c "import mypy, ruff" 2>/dev/null || $(INSTALL) --quiet mypy ruff
 	@touch $@
 
 $(VENV)/frameworks: $(VENV)/pip $(CONSTRAINTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 CONTROLLERS = ("mpi", "gloo")
 MESSAGES = ("none", "mpi", "tcp")
@@ -17,7 +18,7 @@ class Counter:
     help: str
 
 
-def _counter(kind: str, help: str) -> object:
+def _counter(kind: str, help: str) -> Any:
     return dataclasses.field(metadata={"kind": kind, "help": help})
 
 

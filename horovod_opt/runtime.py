@@ -185,11 +185,11 @@ def _read_gathered(lib: ctypes.CDLL, rank: int) -> counters.Stats:
     return structs.from_native(out)
 
 
-def _read(framework: str | None, function: str) -> tuple[_Native, structs.NativeStats]:
+def _read(framework: str | None, function: str) -> tuple[_Native, ctypes.Structure]:
     """The native library of the framework, for `function` of this package, and its counters."""
     out = structs.NativeStats()
     name = framework or next(reversed(_libraries), None)
-    native = _libraries.get(name)
+    native = _libraries.get(name or "")
     if native is None or native.lib.horovod_opt_stats(ctypes.byref(out)) != 0:
         raise ValueError(
             f"horovod_opt.{function}({'' if framework is None else repr(framework)}) needs "

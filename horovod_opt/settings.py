@@ -12,6 +12,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Mapping
+from typing import Any
 
 PREFIX = "HOROVOD_OPT_"
 FUSION_THRESHOLD = "HOROVOD_FUSION_THRESHOLD"  # upstream's
@@ -72,7 +73,9 @@ class Setting:
             return self.default
         if self.is_path:
             return self._parse_path(text)
-        return _parse_modes(text) if self.minimum is None else self._parse_integer(text)
+        if self.minimum is None or self.maximum is None:
+            return _parse_modes(text)
+        return self._parse_integer(text, self.minimum, self.maximum)
 
     def _parse_path(self, text: str) -> str:
         if text.isprintable():  # the ranks compare lines of text
@@ -82,10 +85,10 @@ class Setting:
             f"{self.valid}; unset it for none."
         )
 
-    def _parse_integer(self, text: str) -> int:
+    def _parse_integer(self, text: str, minimum: int, maximum: int) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
             problem = "is not a whole number"
-        elif self.minimum <= int(text) <= self.maximum:
+        elif minimum <= int(text) <= maximum:
             return int(text)
         else:
             problem = "is out of bounds"
@@ -102,7 +105,7 @@ def _setting(
     bounds: tuple[int | None, int | None] = (None, None),
     modes: tuple[str, ...] = (),
     is_path: bool = False,
-) -> object:
+) -> Any:
     metadata = {
         "help": help, "unit": unit, "minimum": bounds[0], "maximum": bounds[1], "modes": modes,
         "is_path": is_path,
@@ -294,7 +297,7 @@ def mode_name(bits: int) -> str:
 def load(environ: Mapping[str, str]) -> Settings:
     """Settings from environment variables. Raises SettingsError that lists all problems."""
     problems = _find_misspelt(environ)
-    values = {}
+    values: dict[str, Any] = {}
     for row in TABLE:
         try:
             values[row.field] = row.parse(environ.get(row.name, ""))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 NAME = "hvdopt"
 AS_GLOO = "HOROVOD_OPT_AS_GLOO"
@@ -34,7 +35,7 @@ def register() -> None:
             print(f"horovod-opt: {AS_GLOO} has no effect: {problem!r}", file=sys.stderr, flush=True)
 
 
-def _make(options, _of_backend):
+def _make(options: Any, _of_backend: Any) -> Any:
     from horovod_opt.c10d.group import make
 
     return make(options)

@@ -131,10 +131,11 @@ class Data:
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers: they take samples, and say nothing to other ranks."""
+        silent: dict[str, Any] = {"allgather": None, "named": None}
         return {**self.__dict__, "_sources": None, "counter": None, "past": None, "last_pass": None,
                 "members": dict(self.members), "_choose": None, "known_holes": None,
                 "job_memory": None, "unpacked": None,
-                "ranks": replace(self.ranks, allgather=None, named=None)}
+                "ranks": replace(self.ranks, **silent)}
 
     def __len__(self) -> int:
         """Samples."""

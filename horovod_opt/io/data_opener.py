@@ -124,12 +124,14 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
                          "remedy: leave one of them out")
     if ranks is None:
         ranks = ALONE if alone or elastic else find()
-    shares = pattern if isinstance(pattern, Mapping) else None
-    if shares is not None:
+    shares: Optional[Mapping[str, float]] = None
+    if isinstance(pattern, Mapping):
+        shares = pattern
         if stage_in is not None:
             raise InputError("stage_in= with a share of each data set; remedy: bring each there by "
                              "horovod-opt io stage, and open what it has made")
         pattern = list(shares)
+    files: Pattern = pattern
     if not shuffle and (weights is not None or shares is not None):
         raise InputError("shuffle=False with weights, where samples come in the data's own order, "
                          "once; remedy: leave one of them out")
@@ -140,10 +142,10 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
         raise InputError(f"order='ordered' with shuffle={shuffle}, window={window}, "
                          f"shards={shards}, though all samples are permuted together; remedy: "
                          "leave these out, or order=")
-    own_ranks, ranks = ranks, ranks.doing(f"opens {str(pattern):.200}")
+    own_ranks, ranks = ranks, ranks.doing(f"opens {str(files):.200}")
 
     if stage_in is not None or stage_limit is not None:
-        pattern = stage_together(ranks, pattern, stage_in, stage_limit)
+        files = stage_together(ranks, files, stage_in, stage_limit)
 
     def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups, Optional[KeptPlace]]:
         if bad not in BAD:
@@ -154,7 +156,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
             raise InputError(f"deal={deal!r}; remedy: one of {', '.join(DEALS)}")
         if not isinstance(threads, int) or not 1 <= threads <= 256:
             raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
-        return (None if memory is None else memory_limit.parse(memory), formats.absolute(pattern),
+        return (None if memory is None else memory_limit.parse(memory), formats.absolute(files),
                 Selection.check(parts, lacking, choose, weights, shares),
                 Groups.check(groups, ranks.size)._replace(
                     deals_job=is_ordered or deal == JOB and shuffle),
@@ -175,7 +177,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
                           "unpack_in": unpack_in and os.fspath(unpack_in)},
                   "call open() with the same arguments on every rank")
     node = nodes.find(ranks)
-    whole = open_index(ranks, node, pattern, index, checksums, keep_truncated=bad != "raise")
+    whole = open_index(ranks, node, files, index, checksums, keep_truncated=bad != "raise")
     if whole.truncated and ranks.rank == 0:
         say(f"{len(whole.truncated)} files end too early, and what is behind is left out: "
             f"{whole.truncations[0]}")

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
@@ -50,7 +50,7 @@ class _Attached:
         self._sync, self._reset = state.sync, state.reset
         state.save, state.restore = self.save, self.restore
         state.sync, state.reset = self.sync, self.reset
-        self._saved: Optional[dict] = data.state_dict()
+        self._saved: dict[str, Any] = data.state_dict()
 
     def save(self) -> None:
         self._save()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TypeVar
 
 Item = TypeVar("Item")
 LOOK_SECONDS = 0.5  # a wait of Python's hears of a signal only when it ends
 
 
-def prefetch(items: Iterator[Item], count: int) -> Iterator[Item]:
+def prefetch(items: Generator[Item, None, None], count: int) -> Generator[Item, None, None]:
     """The same items, `count` of them made ahead by a thread; closing the generator ends it."""
     ready: queue.Queue = queue.Queue(count)
     stop = threading.Event()

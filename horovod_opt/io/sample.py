@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Sample:
         self._parts: Optional[dict[str, bytes]] = None
         self._random: Optional[np.random.Generator] = None
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         """Without the samples beside it."""
         return Sample, (self._batch.chosen([self._i]), 0)
 

@@ -57,7 +57,8 @@ class BurstBuffer:
             raise InputError(f"keep={keep!r}; remedy: a whole number of at least 1")
         self._limit = None if fast_bytes is None else parse(fast_bytes)
         self._ranks = (ranks or ALONE).channel("checkpoints")
-        self._keep, self._pid, self._locks = keep, os.getpid(), []
+        self._keep, self._pid = keep, os.getpid()
+        self._locks: list[Any] = []
         self._signals = Signals(signals)
         try:
             self._tiers = run_together(self._ranks, lambda: self._open(fast, slow))

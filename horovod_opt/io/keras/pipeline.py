@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from horovod_opt.io.errors import InputError
@@ -34,7 +35,7 @@ class Fit(NamedTuple):
 def find_fit(model: Any) -> Optional[Fit]:
     """The call of fit() that this one comes from: Keras tells callbacks nothing of its data. None:
     it comes from somewhere else."""
-    frame = sys._getframe(1)
+    frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         names = frame.f_locals
         if frame.f_code.co_name == "fit" and names.get("self") is model and "x" in names:

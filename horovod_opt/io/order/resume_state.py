@@ -48,7 +48,7 @@ def state_of(order: Order, epoch: int, position: int, rest: Optional[Rest] = Non
 
 
 def check_state(state: Mapping[str, Any], order: Order, given: Given,
-                choose: Callable[[Given], Order]) -> Place:
+                choose: Optional[Callable[[Given], Order]]) -> Place:
     """Where to go on. `order` is this run's own; what it was not `given` is taken from the state.
     Behind the epoch of a state of version 1 comes an order of the same chunks and shards, whose
     window, if not given, `choose` finds.

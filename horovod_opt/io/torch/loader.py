@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -136,7 +136,8 @@ class Loader:
         has_workers = self._workers is not None
         if self._pinning is not None:
             self._pinning.begin()
-        batches = self._by_workers() if has_workers else self._by_threads()
+        batches: Any = (self._by_workers(self._workers) if self._workers is not None
+                        else self._by_threads())
         try:
             while True:
                 start = time.monotonic_ns()
@@ -170,18 +171,18 @@ class Loader:
     def _end_workers(self) -> None:
         self._workers = None  # PyTorch ends them when nobody has their DataLoader
 
-    def _by_workers(self) -> Iterator[Batch]:
+    def _by_workers(self, workers: DataLoader) -> Iterator[Batch]:
         """A Ctrl-C, which they hear, too, has ended those of the loop before: then new ones."""
-        if getattr(self._workers, "_iterator", None) is not None:
+        if getattr(workers, "_iterator", None) is not None:
             try:
-                return iter(self._workers)
+                return iter(workers)
             except DataError:
                 raise
             except Exception:  # it has not come to the sampler: they did not answer
-                self._workers = self._new_workers()
-        return iter(self._workers)
+                workers = self._workers = self._new_workers()
+        return iter(workers)
 
-    def _by_threads(self) -> Iterator[Batch]:
+    def _by_threads(self) -> Generator[Batch, None, None]:
         """The first batch is built here, where the training's generators of random numbers can be
         put back; and so are all if its building draws from them."""
         steps, draws = self._read(self._source.begin()), self._draws
@@ -209,7 +210,7 @@ class Loader:
         for steps in self._source.step_groups(begun):
             yield from read_steps(self._data, member, steps, is_plain)
 
-    def _build(self, steps: Iterator[GoodSamples]) -> Iterator[Batch]:
+    def _build(self, steps: Iterator[GoodSamples]) -> Generator[Batch, None, None]:
         if self._threads == 1:
             yield from map(self._builder, steps)
             return
