@@ -1,4 +1,8 @@
-"""Ranks of torch.distributed without a launcher: nobody ends those that are left when one dies."""
+"""Ranks of torch.distributed without a launcher: nobody ends those that are left when one dies.
+
+What they write goes to files: a pipe ends with the last process that has it, which may be a worker
+that outlives its rank.
+"""
 
 from __future__ import annotations
 
@@ -41,27 +45,32 @@ class GlooRanks:
 
     def __init__(self, folder: Path, worker: str | Path, *arguments: object, ranks: int,
                  **environment: str):
-        port = free_port()
-        self.processes = [subprocess.Popen(
-            [sys.executable, worker_file(worker), folder, *map(str, arguments)], cwd=folder,
-            text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**inherited(), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
-                 "PYTHONPATH": PYTHONPATH, "RANK": str(rank), "WORLD_SIZE": str(ranks),
-                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **environment})
-            for rank in range(ranks)]
+        self._texts = [[folder / f"{kind}-{rank}.txt" for kind in ("output", "errors")]
+                       for rank in range(ranks)]
+        command = [sys.executable, worker_file(worker), folder, *map(str, arguments)]
+        common = {**inherited(), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
+                  "PYTHONPATH": PYTHONPATH, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                  "MASTER_PORT": str(free_port()), **environment}
+        self.processes = []
+        for rank, (output, errors) in enumerate(self._texts):
+            with output.open("w") as out, errors.open("w") as err:
+                self.processes.append(subprocess.Popen(
+                    command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                    env={**common, "RANK": str(rank)}))
 
     def wait(self, seconds: float = HANG_SECONDS) -> list[RankEnd]:
         """Of each rank. Raises TimeoutExpired if one hangs, once none is left."""
         try:
-            outputs = [process.communicate(timeout=seconds) for process in self.processes]
+            for process in self.processes:
+                process.wait(seconds)
         finally:
             self.kill()
-        return [RankEnd(process.returncode, *texts)
-                for process, texts in zip(self.processes, outputs)]
+        return [RankEnd(process.returncode, *(path.read_text(errors="replace") for path in paths))
+                for process, paths in zip(self.processes, self._texts)]
 
     def kill(self) -> None:
         """All that are left."""
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
-                process.communicate()
+                process.wait()

@@ -1,9 +1,10 @@
 """A rank of a trial of the input side: takes batches, in step with the others, until it is killed.
 
-FOLDER SETTINGS STATE: SETTINGS is JSON: arguments of open and loader, `epochs`, `save_every` so
-many steps, `epoch_seconds`, all ranks' `batch`, and `loops`, as input_trials.Loops has them, with a
-`seed`. STATE is a file; rank 0 writes it after some of the steps, when all have said what they took
-in them.
+FOLDER SETTINGS STATE: SETTINGS is a file of JSON: the `data`, as input_model.DataSet has it, its
+`folder`, arguments of open and loader, `epochs`, `save_every` so many steps, `epoch_seconds`, all
+ranks' `batch`, and `loops`, as input_trials.Loops has them, with a `seed`. STATE is a file; rank 0
+writes it after some of the steps, when all have said what they took in them. Each sample must be
+what was stored.
 """
 
 from __future__ import annotations
@@ -13,22 +14,49 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import torch
-from input_job import RANK, say, start
+from input_job import FOLDER, RANK, say, start
+from input_model import LABEL, RECORD, TAR, DataSet
 
 import horovod_opt.io as hio
 
-settings, state_file = json.loads(sys.argv[2]), sys.argv[3]
-loops, weights = settings["loops"], settings["open"].pop("weights", None)
+settings, state_file = json.loads(Path(sys.argv[2]).read_text()), sys.argv[3]
+loops, data_set, process = settings["loops"], DataSet(**settings["data"]), os.getpid()
+taken = data_set.taken()
 # Epoch, start, end, numbers of samples, and what TensorFlow has of them.
 Step = tuple[int, int, int, list[int], Any]
 
 
 def number(sample: hio.Sample) -> int:
-    return int.from_bytes(sample.data[:4], "little")
+    if os.getpid() != process:  # it ends with its rank from now on
+        (FOLDER / f"worker-{os.getpid()}").touch()
+    parts = dict(sample.parts)
+    record = parts[RECORD if data_set.format == TAR else ""]
+    found = int.from_bytes(record[:4], "little")
+    data_set.check(found, sample.key, parts if data_set.format == TAR else {RECORD: record})
+    if not data_set.weights and not data_set.shares:
+        assert taken[sample.number] == found, f"sample {sample.number} is {found}"
+    return found
+
+
+def numbers_of(records: Any) -> list[int]:
+    """Of a batch of TensorFlow, which has parts of tars in tensors of their own, and nothing where
+    a sample lacks one."""
+    columns = records if isinstance(records, dict) else {RECORD: records}
+    rows = zip(*(column.numpy().tolist() for column in columns.values()))
+    numbers = []
+    for row in rows:
+        parts = dict(zip(columns, row))
+        found = int.from_bytes(parts[RECORD][:4], "little")
+        if parts.get(LABEL) == b"":
+            del parts[LABEL]
+        data_set.check_parts(found, parts)
+        numbers.append(found)
+    return numbers
 
 
 def save(state: dict) -> None:
@@ -59,8 +87,7 @@ def steps_of(data: hio.Data, loader: Any) -> Iterator[Step]:
     elif loops["reads_by"] == "tensorflow":
         for records, info in loader:
             place = (int(info[name]) for name in ("epoch", "start", "end"))
-            yield (*place, [int.from_bytes(record[:4], "little") for record in records.numpy()],
-                   info)
+            yield *place, numbers_of(records), info
     else:
         epoch = data.epoch
         begin = data.position if data.is_resumed or loops["batches"] else 0
@@ -132,7 +159,8 @@ def train(data: hio.Data, random: Random) -> None:
 
 
 start("torch")
-with hio.open(**settings["open"], weights=weights and (lambda table: weights)) as data:
+options = {**data_set.open_options(Path(settings["folder"])), **settings["open"]}
+with hio.open(**options) as data:
     place = (0, 0)
     if os.path.exists(state_file):
         with open(state_file) as file:
