@@ -47,10 +47,6 @@ class Feeder:
         queue = self._queue
         return lambda: queue.handed_out
 
-    def is_over(self) -> bool:
-        """Whether TensorFlow was told that nothing follows."""
-        return self._queue.is_over
-
     def close(self) -> None:
         """Nobody takes the steps any more, and this one touches nothing any more."""
         self._queue.stop()

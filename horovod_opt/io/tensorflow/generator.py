@@ -22,7 +22,7 @@ AHEAD = 2  # batches that a thread takes out of the node cache before TensorFlow
 
 def dataset_from_generator(passes: Passes, elements: Elements) -> tf.data.Dataset:
     """Flat elements."""
-    return passes.repeat_pass(tf.data.Dataset.from_generator(
+    return passes.with_cardinality(tf.data.Dataset.from_generator(
         lambda: _Failing(_one_pass(passes, elements)), output_signature=elements.signature))
 
 
@@ -54,7 +54,6 @@ def _one_pass(passes: Passes, elements: Elements) -> Iterator[tuple]:
     if begun is not None:
         yield from _flat(passes, elements, begun)
         passes.source.end_pass()
-        passes.over()
 
 
 def _flat(passes: Passes, elements: Elements, begun: Pass) -> Iterator[tuple]:

@@ -18,38 +18,32 @@ class Passes:
     training has said so, to Resume or data.taken(); and if it says nothing at all, when it comes
     for the next one.
 
-    Keras needs to know how many steps later epochs have, though a resumed one is shorter. So a data
-    set of one pass is repeated, which has no end for tf.data, and cut at the number of steps. A
-    repetition that yields nothing ends it before that.
+    Keras needs to know how many steps later epochs have, though a resumed one is shorter. So behind
+    a data set of one pass comes one without elements, repeated, which has no end for tf.data, and
+    both are cut at the number of steps. Each loop asks for one pass, once: who is asked again, at a
+    pass's end, cannot tell the asking from that of the next loop, as where a loop is left then.
     """
 
     def __init__(self, data: Data, source: StepSource):
         self.data, self.source = data, source
         self._latest: Optional[Pass] = None
-        self._is_over = False  # the pass that a repetition is asked for
         self.number = 0  # of the latest one
         self._counted_by: Optional[BatchCounter] = None  # the latest one
 
-    def repeat_pass(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
-        """Its cardinality is that of a whole pass."""
-        return one_pass.repeat().take(self.source.steps)
+    def with_cardinality(self, one_pass: tf.data.Dataset) -> tf.data.Dataset:
+        """That of a whole pass."""
+        nothing = tf.data.Dataset.range(0).flat_map(lambda _: one_pass)
+        return one_pass.concatenate(nothing.repeat()).take(self.source.steps)
 
     def begin(self) -> Optional[Pass]:
-        """The next pass; None where a repetition asks for it, as the one before was over(), or what
-        ran ahead of a training that has ended: on other ranks it may have been stopped before."""
-        if self._is_over:
-            self._is_over = False
-            return None
+        """The next pass; None where what ran ahead of a training that has ended asks for it: on
+        other ranks it may have been stopped before."""
         counted_by = self._counted_by
         if self.data.counter is None and counted_by is not None and counted_by.is_read_ahead():
             return None
         self.number += 1
         begun = self._next()
         return begun if begun.steps else None
-
-    def over(self) -> None:
-        """Whoever took the pass was told of its end, and will ask for a repetition."""
-        self._is_over = True
 
     def follow(self, handed_out: Callable[[], int]) -> None:
         """`handed_out` says how many batches of the pass were."""

@@ -22,7 +22,7 @@ def dataset_from_queues(operations: Any, passes: Passes, elements: Elements) -> 
     process when one is made, and a training that allocates its tensors anew in each step then loses
     a quarter of its speed to page faults."""
     queues = _Queues(passes, elements)
-    return passes.repeat_pass(tf.data.Dataset.from_tensors(0).flat_map(lambda _: StepsDataset(
+    return passes.with_cardinality(tf.data.Dataset.from_tensors(0).flat_map(lambda _: StepsDataset(
         operations, tf.numpy_function(queues.next_number, [], tf.int64), elements.signature)))
 
 
@@ -36,8 +36,6 @@ class _Queues:
     def next_number(self) -> np.int64:
         if self._feeder is not None:
             self._feeder.close()
-            if self._feeder.is_over():
-                self._passes.over()
             self._feeder = None
         begun = self._passes.begin()
         if begun is None:

@@ -18,15 +18,14 @@ import psutil
 from gloo_ranks import GlooRanks
 from input_model import FORMATS, LABEL, PACKINGS, RECORD, TAR, DataSet, keys_chosen
 from input_verdict import Share, check_shares, check_training
-from jobs import PYTHONPATH, rank_lines
+from jobs import HANG_SECONDS, PYTHONPATH, rank_lines
 
 HERE = Path(__file__).resolve().parent
 WORKER = HERE / "workers" / "soak_input.py"
 MODULES = (PYTHONPATH, HERE, Path(data_sets.__file__).parent)
 VICTIMS = ("reader", "member", "worker", "all")
 READS_BY = ("loader", "loader", "sampler", "tensorflow")
-START_SECONDS = 120  # in which the first batch comes
-END_SECONDS = 60  # in which the others end
+END_SECONDS = 120  # in which the others end
 LEFT_SECONDS = 15  # in which workers follow their rank
 RUN_SECONDS = 3  # from the first to the last batch, if nobody is killed
 
@@ -206,7 +205,7 @@ def _position(state: Path) -> tuple[int, int]:
 
 def _perform(trial: InputTrial, run: Run, folder: Path, state: Path) -> tuple[list[str], bool]:
     """What went wrong: ranks that do not end when one was killed, or fail when none was. And
-    whether somebody was: a job may be over before."""
+    whether somebody was: a job may be over before, or have no workers."""
     folder.mkdir()
     batch = trial.batch.get("global_batch_size") or len(run.shares) * trial.batch["batch_size"]
     settings = {"data": trial.data._asdict(), "folder": str(folder.parent),
@@ -219,18 +218,18 @@ def _perform(trial: InputTrial, run: Run, folder: Path, state: Path) -> tuple[li
     (folder / "settings.json").write_text(json.dumps(settings))
     job = GlooRanks(folder, WORKER, folder / "settings.json", state, ranks=run.ranks,
                     PYTHONPATH=os.pathsep.join(map(str, MODULES)))
+    was_killed = False
     try:
-        if run.victim:
-            _kill(job, run, folder)
-        _end_orphans(job, folder, END_SECONDS if run.victim else START_SECONDS)
+        was_killed = bool(run.victim) and _kill(job, run, folder)
+        _end_orphans(job, folder, END_SECONDS if was_killed else HANG_SECONDS)
         ends = job.wait(0)
     except subprocess.TimeoutExpired:
-        return [f"hangs, with {run.victim or 'nobody'} killed"], bool(run.victim)
+        return [f"hangs, with {run.victim if was_killed else 'nobody'} killed"], was_killed
     finally:
         job.kill()
         survivors = list(_survivors(folder))
     failed = [f"rank {rank}: {end.errors[-2000:]}" for rank, end in enumerate(ends) if end.code]
-    return survivors + failed * (not run.victim), bool(failed and run.victim)
+    return survivors + failed * (not was_killed), was_killed
 
 
 def _end_orphans(job: GlooRanks, folder: Path, seconds: float) -> None:
@@ -275,8 +274,9 @@ def _has_taken(process: psutil.Process, folder: Path) -> bool:
     return (folder / f"worker-{process.pid}").exists()
 
 
-def _kill(job: GlooRanks, run: Run, folder: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+def _kill(job: GlooRanks, run: Run, folder: Path) -> bool:
+    """Whether somebody was there to be killed."""
+    deadline = time.monotonic() + HANG_SECONDS
     while not all(rank_lines(folder, run.ranks)) and time.monotonic() < deadline and any(
             process.poll() is None for process in job.processes):
         time.sleep(0.02)
@@ -285,8 +285,12 @@ def _kill(job: GlooRanks, run: Run, folder: Path) -> None:
     workers = [child for process in processes for child in _children(process)]
     victims = {"reader": processes[:1], "member": processes[1:][-1:], "worker": workers[:1],
                "all": processes}[run.victim]
+    killed = 0
     for victim in victims:
-        victim.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victim.kill()
+            killed += 1
+    return killed > 0
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

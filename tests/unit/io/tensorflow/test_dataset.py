@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ tf = pytest.importorskip("tensorflow")
 import horovod_opt.io as hio
 from horovod_opt.io import data_opener
 from horovod_opt.io.node_reader import reader_process
+from horovod_opt.io.tensorflow.passes import Passes
 
 pytestmark = pytest.mark.usefixtures("source")
 COUNT = 300
@@ -134,6 +136,36 @@ def test_a_loop_that_is_left_begins_anew_though_all_was_fetched(tfrecords, prefe
             if step == 7:
                 break
         assert sorted(sum((numbers(records) for records, _ in ds), [])) == list(range(COUNT))
+
+
+def test_a_loop_asks_for_one_pass_wherever_it_is_left(tfrecords, monkeypatch):
+    """The rest of an epoch, fewer batches than the data set is said to have: whoever asked again at
+    its end, and was cancelled in this moment, left the next loop without a batch."""
+    asked, begin = [], Passes.begin
+
+    def begin_once(passes: Passes):
+        asked.append(len(taken))
+        if asked.count(len(taken)) > 1:
+            raise RuntimeError("TensorFlow cancels what is left")
+        return begin(passes)
+
+    monkeypatch.setattr(Passes, "begin", begin_once)
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        ds, taken = hio.tensorflow.dataset(data, 32, with_info=True), []
+        for batches in (3, 4, 2):  # of three that are left; four: to the end
+            data.load_state_dict({**data.state_dict(), "position": COUNT - 76})
+            rest = iter(ds.prefetch(8))
+            with suppress(tf.errors.OpError, StopIteration):
+                for _ in range(batches):
+                    data.taken(next(rest)[1])
+            del rest
+            taken.append([])
+            for records, info in ds:
+                taken[-1] += numbers(records)
+                data.taken(info)
+            assert sorted(taken[-1]) == list(range(COUNT)), (
+                f"after {batches} batches of 3 a loop has {len(taken[-1])} samples")
+            taken.append([])
 
 
 def test_info(tfrecords):
