@@ -151,7 +151,10 @@ def train(data: hio.Data, random: Random) -> None:
                                      or epoch == settings["epochs"]):
                 data.taken(info)  # else the next loop, of whichever loader, tells it
         assert count, f"a loop without a batch, in epoch {epoch}"
-        if is_left and end < len(data) and (not loops["batches"] or random.random() < 0.5):
+        # Who has said every k-th batch may have come to the end, as far as TensorFlow knows.
+        may_be_all = info is not None and loops["every"] > 1
+        if is_left and end < len(data) and (not loops["batches"] or may_be_all
+                                            or random.random() < 0.5):
             data.load_state_dict(data.state_dict())
     torch.distributed.barrier()
     if RANK == 0:
