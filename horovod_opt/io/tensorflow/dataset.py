@@ -7,6 +7,7 @@ from typing import Optional
 import tensorflow as tf
 
 from horovod_opt.io.data import Data
+from horovod_opt.io.errors import InputError
 from horovod_opt.io.step_source import StepSource
 from horovod_opt.io.tensorflow.elements import Decode, Elements
 from horovod_opt.io.tensorflow.generator import dataset_from_generator
@@ -59,6 +60,11 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
     """
+    if decode is not None and data.bad == "skip-all":
+        raise InputError(
+            'bad="skip-all" leaves out what decode= cannot decode, which decode= of TensorFlow, in '
+            'its own threads, cannot; remedy: bad="skip" for damaged records, and a decode= that '
+            "returns a mark for what it cannot decode, by which the loss weighs it with 0")
     source = StepSource(data, batch_size, global_batch_size, last, epochs, epoch_batches)
     elements = Elements(data.index, with_info, with_samples, decode)
     # The kernel hands out what is stored, so not what has to be expanded.

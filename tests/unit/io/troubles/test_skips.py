@@ -94,6 +94,14 @@ def test_a_lack_of_means_says_nothing_of_the_sample(path, error):
         assert data.holes == {}
 
 
+def test_tensorflow_cannot_leave_out_what_it_decodes(path):
+    pytest.importorskip("tensorflow")
+    with hio.open(path, bad="skip-all") as data:
+        with pytest.raises(hio.InputError, match='bad="skip-all" leaves out .*remedy: bad="skip"'):
+            hio.tensorflow.dataset(data, 4, decode=lambda record: record)
+        assert sum(len(batch) for batch in hio.tensorflow.dataset(data, 4, epochs=1)) == len(data)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_weights_are_of_the_samples_that_are_left(path, ranks):
     def train(open_data, rank):
