@@ -203,15 +203,22 @@ TEST(BucketFilling, WhatItsGroupAloneHasStaysIfTheGroupReducesItFirst) {
   }
 }
 
-// Invariant 6, between groups: another group may take it back yet.
-TEST_F(PlanRunTest, WhatIsSentAgainWaitsUntilWhatMayComeBackIsHandedBack) {
-  Commit(kLast + 1);
-  Arrive(2);
-  CastVote();
-  Decision end = Decided(Decision::kEnd, kLast + 2, "they say");
-  end.everywhere = {0, 0};
-  end.anywhere = end.in_group = {0, 1};
-  ASSERT_TRUE(run_.Apply(end, {}, {}).to_negotiate.empty());
+// Invariant 6, between groups: another group may take back what this one has.
+class GroupEndTest : public PlanRunTest {
+ protected:
+  void EndWhileTheGroupAloneHasC() {
+    Commit(kLast + 1);
+    Arrive(2);
+    CastVote();
+    Decision end = Decided(Decision::kEnd, kLast + 2, "they say");
+    end.everywhere = {0, 0};
+    end.anywhere = end.in_group = {0, 1};
+    EXPECT_TRUE(run_.Apply(end, {}, {}).to_negotiate.empty());
+  }
+};
+
+TEST_F(GroupEndTest, WhatIsSentAgainWaitsUntilWhatMayComeBackIsHandedBack) {
+  EndWhileTheGroupAloneHasC();
   EXPECT_EQ(Arrive(0).route, Route::kNegotiated) << "nothing of it is under way";
   const auto again = Arrive(2);
   EXPECT_EQ(again.route, Route::kDeferred);
@@ -231,14 +238,8 @@ TEST_F(PlanRunTest, WhatIsSentAgainWaitsUntilWhatMayComeBackIsHandedBack) {
   EXPECT_FALSE(CastVote().under_way);
 }
 
-TEST_F(PlanRunTest, OrUntilItIsReducedAfterAll) {
-  Commit(kLast + 1);
-  Arrive(2);
-  CastVote();
-  Decision end = Decided(Decision::kEnd, kLast + 2, "they say");
-  end.everywhere = {0, 0};
-  end.anywhere = end.in_group = {0, 1};
-  run_.Apply(end, {}, {});
+TEST_F(GroupEndTest, OrUntilItIsReducedAfterAll) {
+  EndWhileTheGroupAloneHasC();
   EXPECT_EQ(Arrive(2).route, Route::kDeferred);
   Take(kBase + 1);
   CastVote();
