@@ -71,12 +71,7 @@ def _await_late_update(name: str) -> None:
     from horovod.torch import mpi_ops
 
     handle = _late_updates.pop(name, None)
-    if handle is None:
-        return
-    until = time.monotonic() + _stall_seconds()
-    while not mpi_ops.poll(handle) and time.monotonic() < until:
-        time.sleep(POLL_SECONDS)
-    if mpi_ops.poll(handle):
+    if handle is not None and _ends(handle, time.monotonic() + _stall_seconds()):
         with contextlib.suppress(mpi_ops.HorovodInternalError):
             mpi_ops.synchronize(handle)
 
@@ -113,13 +108,21 @@ def detach_late_sums(handles: dict) -> None:
 def _take_late_sums(handles: dict) -> None:
     """Nothing is written into a gradient any more once the step that it was sent in is given up.
     What other ranks have not sent may never come: it is waited for LATE_SECONDS."""
-    from horovod.torch import mpi_ops
-
     until = time.monotonic() + LATE_SECONDS
     for _, handle in _in_place(handles):
-        while not mpi_ops.poll(handle) and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
+        _ends(handle, until)
     detach_late_sums(handles)
+
+
+def _ends(handle: int, until: float) -> bool:
+    """Whether the reduction has ended, which it may do `until` then, as time.monotonic()."""
+    from horovod.torch import mpi_ops
+
+    while not mpi_ops.poll(handle):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 def _in_place(handles: dict) -> Iterator[tuple[tuple[torch.Tensor, ...], int]]:

@@ -316,12 +316,12 @@ def distribute(optimizer: torch.optim.Optimizer, methods: type, **arguments: Any
                               if name != "named_parameters"}
     distributed._own_names = vars(distributed).keys() - vars(optimizer).keys() | {"_own_names"}
     if is_adasum:
-        end, names = left_steps.give_updates_up, [distributed._parameter_names]
+        give_up = functools.partial(left_steps.give_updates_up, names=distributed._parameter_names)
     else:
-        end, names = left_steps.detach_late_sums, []
-    weakref.finalize(distributed, end, distributed._handles, *names).atexit = False
-    if not is_adasum and not is_alone:
-        distributed._agree_on_orders()
+        give_up = left_steps.detach_late_sums
+        if not is_alone:
+            distributed._agree_on_orders()
+    weakref.finalize(distributed, give_up, distributed._handles).atexit = False
     return distributed
 
 

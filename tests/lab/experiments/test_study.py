@@ -147,23 +147,29 @@ def test_an_interruption_is_left_to_the_tool(launches):
     assert launches == [["horovod-opt", "simulate"]]
 
 
-def test_sigterm_ends_the_tool_first(monkeypatch, tmp_path):
-    tool = tmp_path / "horovod-opt"
-    tool.write_text("#!/bin/sh\ntrap 'exit 130' TERM\nkill -TERM $PPID\n"
-                    "while :; do sleep 0.05; done\n")
-    tool.chmod(0o755)
-    monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
+@pytest.fixture
+def tool_that_is_ended(monkeypatch, tmp_path):
+    """Has SIGTERM sent to the study, and ends by the signal that it gets itself."""
+
+    def make(status: int) -> None:
+        tool = tmp_path / "horovod-opt"
+        tool.write_text(f"#!/bin/sh\ntrap 'exit {status}' TERM\nkill -TERM $PPID\n"
+                        "while :; do sleep 0.05; done\n")
+        tool.chmod(0o755)
+        monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
+
+    return make
+
+
+def test_sigterm_ends_the_tool_first(tool_that_is_ended):
+    tool_that_is_ended(130)
     assert study.horovod_opt("simulate") == 130
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_sigterm_at_the_end_of_a_tool_is_not_lost(monkeypatch, tmp_path):
+def test_sigterm_at_the_end_of_a_tool_is_not_lost(tool_that_is_ended):
     """Else the next measurement of the study would begin."""
-    tool = tmp_path / "horovod-opt"
-    tool.write_text("#!/bin/sh\ntrap 'exit 0' TERM\nkill -TERM $PPID\n"
-                    "while :; do sleep 0.05; done\n")
-    tool.chmod(0o755)
-    monkeypatch.setattr(study.sys, "executable", str(tmp_path / "python"))
+    tool_that_is_ended(0)
     assert study.horovod_opt("simulate") == 128 + signal.SIGTERM
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 from collections.abc import Callable
 
 import horovod.torch as hvd
 import torch
 from common import RANK
+from torch_optimizer_methods import Left, load_again
 from torch_optimizer_run import STEPS, Run, draw, same
-
-
-class Left(Exception):
-    """The script's own error."""
-
 
 last_rank = hvd.ProcessSet([1])
 
@@ -147,6 +142,8 @@ def adasum_of_steps_that_were_left() -> dict[str, bool]:
     def train(go_on: Callable | None) -> torch.Tensor:
         run, optimizer = adasum()
         parameters = list(run.net.parameters())
+        if go_on is None:
+            run.train(optimizer, 2 * len(parameters))
         for step in range(2 * len(parameters) if go_on else 0):
             hook = parameters[step % len(parameters)].register_hook(leave)
             with contextlib.suppress(Left):
@@ -156,27 +153,22 @@ def adasum_of_steps_that_were_left() -> dict[str, bool]:
                 optimizer = None
             optimizer = go_on(run, optimizer)
             run.train(optimizer, 1, first=step)
-        run.train(optimizer, 0 if go_on else 2 * len(parameters))
         return torch.cat([weight.flatten() for weight in run.weights()])
-
-    def load_again(_: Run, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        optimizer.load_state_dict(optimizer.state_dict())
-        return optimizer
 
     def replace_living(run: Run, _: object) -> torch.optim.Optimizer:
         return hvd.DistributedOptimizer(torch.optim.SGD(run.net.parameters(), lr=0.1),
                                         op=hvd.Adasum)
 
-    replace_dead = functools.partial(replace_living)
+    def replace_dead(run: Run, _: None) -> torch.optim.Optimizer:
+        return replace_living(run, None)
+
     undisturbed = train(None)
-    ends = {"load_again": load_again, "replace_living": replace_living,
-            "replace_dead": replace_dead}
     results = {}
-    for name, go_on in ends.items():
+    for go_on in (load_again, replace_living, replace_dead):
         weights = train(go_on)
-        everywhere = hvd.allgather(weights[None], name=f"adasum.{name}")
-        results[name] = (same(weights, undisturbed)
-                         and all(torch.equal(row, weights) for row in everywhere))
+        everywhere = hvd.allgather(weights[None], name=f"adasum.{go_on.__name__}")
+        results[go_on.__name__] = (same(weights, undisturbed)
+                                   and all(torch.equal(row, weights) for row in everywhere))
     return results
 
 
