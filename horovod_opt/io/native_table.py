@@ -265,8 +265,6 @@ QUEUE = (
              "Of either handle; no other call with it may be running, or come after it."),
     Function("int64_t", "hio_queue_number", "const HioQueue* queue"),
     Function("int64_t", "hio_queue_handed_out", "const HioQueue* queue", "Steps."),
-    Function("int", "hio_queue_is_over", "const HioQueue* queue",
-             "Whether the taker was told that nothing follows."),
     Function("int64_t", "hio_queue_waited", "const HioQueue* queue",
              "Nanoseconds, for the steps that were handed out, by whoever wanted them."),
     Function("void", "hio_queue_stop", "HioQueue* queue",

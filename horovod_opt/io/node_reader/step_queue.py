@@ -92,11 +92,6 @@ class StepQueue:
         return self._lib.hio_queue_handed_out(self._here())
 
     @property
-    def is_over(self) -> bool:
-        """Whether the taker was told that nothing follows."""
-        return bool(self._lib.hio_queue_is_over(self._here()))
-
-    @property
     def waited(self) -> float:
         """Seconds, for these steps, by whoever wanted them."""
         return self._lib.hio_queue_waited(self._here()) / 1e9

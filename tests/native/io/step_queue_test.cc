@@ -256,23 +256,6 @@ TEST(StepQueueTest, CountsWhatWasHandedOut) {
   EXPECT_EQ(queue.handed_out(), 1);
 }
 
-// (9)
-TEST(StepQueueTest, IsOverWhenTheTakerWasTold) {
-  for (const bool has_failed : {false, true}) {
-    StepQueue queue(FillAll);
-    queue.Add(Group(0, {1}));
-    queue.Finish(has_failed);
-    ASSERT_EQ(LookNow(queue), 0);
-    std::int64_t begin = 0;
-    ASSERT_EQ(queue.Take(nullptr, begin, 0ns), HIO_OK);
-    queue.HandOut();
-    EXPECT_FALSE(queue.is_over());
-    QueuedStep step;
-    queue.Look(0ns, step);
-    EXPECT_EQ(queue.is_over(), !has_failed);
-  }
-}
-
 TEST(StepQueueTest, SumsHowLongStepsWereWanted) {
   StepQueue queue(FillAll);
   queue.Add(Group(0, {1, 1}));

@@ -96,8 +96,6 @@ int64_t hio_queue_number(const HioQueue* queue) { return queue->number; }
 
 int64_t hio_queue_handed_out(const HioQueue* queue) { return queue->queue->handed_out(); }
 
-int hio_queue_is_over(const HioQueue* queue) { return queue->queue->is_over(); }
-
 int64_t hio_queue_waited(const HioQueue* queue) { return queue->queue->waited().count(); }
 
 void hio_queue_stop(HioQueue* queue) { queue->queue->Stop(); }

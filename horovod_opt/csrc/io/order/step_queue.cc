@@ -84,11 +84,6 @@ std::int64_t StepQueue::handed_out() const {
   return handed_out_;
 }
 
-bool StepQueue::is_over() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return is_over_;
-}
-
 std::chrono::nanoseconds StepQueue::waited() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return waited_;
@@ -102,8 +97,7 @@ StepQueue::Next StepQueue::Look(std::chrono::nanoseconds longest, QueuedStep& st
   if (is_stopped_) return Next::kStopped;
   if (groups_.empty()) {
     if (!is_finished_) return Next::kTimeout;
-    is_over_ = !has_failed_;
-    return is_over_ ? Next::kOver : Next::kFailed;
+    return has_failed_ ? Next::kFailed : Next::kOver;
   }
   const StepGroup& group = groups_.front();
   const std::int64_t first = next_ == 0 ? 0 : group.ends[next_ - 1];

@@ -74,9 +74,7 @@ struct StepAnswer {
 //   (6) once Detach() has returned, nobody is in `fill`, and nobody enters it again: the node cache
 //       that it reads, and the names of the files, may go;
 //   (7) Stop() wakes both sides, and nobody waits afterwards;
-//   (8) handed_out() counts what was handed out, nothing that was only begun;
-//   (9) is_over() only when the taker was told of the end, not when it has taken the last step: who
-//       counts the steps does not come for the end.
+//   (8) handed_out() counts what was handed out, nothing that was only begun.
 //
 // Nobody calls Python, and the node cache is in use in `fill` only, which returns in time. So what
 // Detach() waits for does not wait for Python, which has called it.
@@ -107,7 +105,6 @@ class StepQueue {
   void Stop();
   void Detach();
   std::int64_t handed_out() const;
-  bool is_over() const;
   std::chrono::nanoseconds waited() const;
 
   // The taker's.
@@ -131,7 +128,7 @@ class StepQueue {
   std::size_t next_ = 0;  // step of the first group
   std::int64_t handed_out_ = 0;
   std::chrono::nanoseconds waited_{};  // of these steps together
-  bool is_finished_ = false, has_failed_ = false, is_over_ = false;
+  bool is_finished_ = false, has_failed_ = false;
   bool is_stopped_ = false, is_detached_ = false, is_filling_ = false;
   bool is_asked_ = false, is_answered_ = false;
   StepQuestion question_;
