@@ -152,6 +152,11 @@ class Connection {
   void Close() {
     if (socket_ >= 0) close(std::exchange(socket_, -1));
   }
+  void ReadToTheEnd() const {
+    std::vector<char> bytes(1 << 16);
+    while (recv(socket_, bytes.data(), bytes.size(), 0) > 0) {
+    }
+  }
   // The rank has closed it.
   bool IsOver() const {
     char byte;
@@ -265,6 +270,21 @@ std::string BufferIsGone() {
   // The rank cannot read on, and goes on with what comes next.
   Guarded other(4096);
   buffer = rank.pair().createRecvBuffer(7, other.data(), other.size());
+  return Outcome([&] { buffer->waitRecv(); });
+}
+
+// A message that the socket could not take, whose memory is gone when the peer reads.
+std::string MessageIsGivenUp() {
+  Rank rank;
+  Guarded memory(8);
+  const auto buffer = rank.pair().createRecvBuffer(8, memory.data(), memory.size());
+  auto message = std::make_unique<std::vector<char>>(std::size_t{64} << 20);
+  auto sender = rank.pair().createSendBuffer(7, message->data(), message->size());
+  const auto peer = ConnectAsPeer(rank);
+  sender->send(0, message->size());
+  sender.reset();
+  message.reset();
+  peer->ReadToTheEnd();
   return Outcome([&] { buffer->waitRecv(); });
 }
 
@@ -429,6 +449,7 @@ int main(int, char** arguments) {
   std::printf("twice %s\n", NotAskedFor(5, 32, 2).c_str());
   std::printf("text %s\n", NoPreamble().c_str());
   std::printf("gone %s\n", BufferIsGone().c_str());
+  std::printf("given-up %s\n", MessageIsGivenUp().c_str());
   std::printf("sends %s\n", Announcements(Op::NOTIFY_SEND_READY).c_str());
   std::printf("receives %s\n", Announcements(Op::NOTIFY_RECV_READY).c_str());
   std::printf("strangers %s\n", Strangers().c_str());

@@ -46,6 +46,11 @@ def test_a_buffer_that_is_gone_is_not_written_to(outcomes):
     assert outcomes["gone"] == "received"
 
 
+def test_a_message_that_is_given_up_ends_the_connection(outcomes):
+    assert re.search(r"a message to \[127\.0\.0\.1\]:\d+, slot 7, was given up before it had left",
+                     outcomes["given-up"])
+
+
 @pytest.mark.parametrize("case", ["sends", "receives"])
 def test_announcements_have_a_limit(outcomes, case):
     assert "rank 1 announces more messages than any collective has" in outcomes[case]

@@ -20,7 +20,7 @@ FOLDERS = ("by_hand", "lab", "fuzz", "unit/clusters", "unit/examples", "unit/gpu
            "unit/matrix")
 # By file: a regular expression of names.
 FILES = {
-    "binding/test_gloo_loop.py": r"\[thread\]",
+    "binding/test_gloo_threads.py": r"\[thread\]",
     "jobs/ends/test_bad_settings.py": r"\[mpi",
     "jobs/ends/test_elastic.py": r"\[topo\]|\[mpi-off",
     "jobs/ends/test_faults.py":
