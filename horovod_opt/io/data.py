@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from horovod_opt.io.batch import info_of
-from horovod_opt.io.errors import InputError, ReaderEnded
+from horovod_opt.io.errors import InputError, ReaderEnded, tell
 from horovod_opt.io.holes import Holes
 from horovod_opt.io.job.agreement import require_equal
 from horovod_opt.io.job.groups import Groups, Shares
@@ -171,7 +171,8 @@ class Data:
 
     def gather_holes(self) -> dict[int, list[int]]:
         """Collective: `holes`, with those of all nodes, which then are in all ranks' states."""
-        for text in self.ranks.allgather(json.dumps(list(self.holes.items())).encode()):
+        ranks = self.ranks.doing("calls gather_holes()")
+        for text in ranks.allgather(json.dumps(list(self.holes.items())).encode()):
             self.known_holes.add(json.loads(text))
         self.known_holes.settle()  # all ranks are here
         return self.holes
@@ -217,7 +218,8 @@ class Data:
                              "with order='ordered' has one of all; remedy: order='window'")
         holes = state.get("holes", {})
         if not isinstance(holes, Mapping):
-            raise InputError(f"the state has holes={holes!r}; remedy: it is damaged, use another")
+            raise InputError(f"the state has holes={tell(holes)}; remedy: it is damaged, use "
+                             "another")
         self._check_sources(place.order, place.rest)
         self.order, self.rest = place.order, place.rest
         self.epoch_ends = {}

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Optional, Union
 
+import numpy as np
+
 from horovod_opt.io import formats, memory_limit
 from horovod_opt.io.data import (
     BAD,
@@ -21,7 +23,7 @@ from horovod_opt.io.data import (
     WINDOW,
     Data,
 )
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, require_one_of, tell
 from horovod_opt.io.formats import FOLDER, Pattern
 from horovod_opt.io.index import Index, Selection
 from horovod_opt.io.index.selection import Choose
@@ -135,27 +137,27 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
     if not shuffle and (weights is not None or shares is not None):
         raise InputError("shuffle=False with weights, where samples come in the data's own order, "
                          "once; remedy: leave one of them out")
-    if order not in ORDERS:
-        raise InputError(f"order={order!r}; remedy: one of {', '.join(ORDERS)}")
+    require_one_of("order", order, ORDERS)
+    seed, window, shards, chunk_samples = (
+        int(value) if isinstance(value, np.integer) else value
+        for value in (seed, window, shards, chunk_samples))
     is_ordered = order == ORDERED
     if is_ordered and not (shuffle and window is None and shards is None):
         raise InputError(f"order='ordered' with shuffle={shuffle}, window={window}, "
                          f"shards={shards}, though all samples are permuted together; remedy: "
                          "leave these out, or order=")
-    own_ranks, ranks = ranks, ranks.doing(f"opens {str(files):.200}")
+    own_ranks, ranks = ranks, ranks.doing(f"opens {tell(files)}")
 
     if stage_in is not None or stage_limit is not None:
         files = stage_together(ranks, files, stage_in, stage_limit)
 
     def check() -> tuple[Optional[int], tuple[str, ...], Selection, Groups, Optional[KeptPlace]]:
-        if bad not in BAD:
-            raise InputError(f"bad={bad!r}; remedy: one of {', '.join(BAD)}")
+        require_one_of("bad", bad, BAD)
+        require_one_of("deal", deal, DEALS)
         if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
-            raise InputError(f"bad_limit={bad_limit!r}; remedy: a part of the samples, 0 to 1")
-        if deal not in DEALS:
-            raise InputError(f"deal={deal!r}; remedy: one of {', '.join(DEALS)}")
+            raise InputError(f"bad_limit={tell(bad_limit)}; remedy: a part of the samples, 0 to 1")
         if not isinstance(threads, int) or not 1 <= threads <= 256:
-            raise InputError(f"threads={threads!r}; remedy: a whole number from 1 to 256")
+            raise InputError(f"threads={tell(threads)}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(files),
                 Selection.check(parts, lacking, choose, weights, shares),
                 Groups.check(groups, ranks.size)._replace(
@@ -163,8 +165,8 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
                 check_kept_place(cache, cache_in))
 
     if groups is not None and (alone or elastic):
-        raise InputError(f"{'alone' if alone else 'elastic'}=True with groups={groups!r}, where "
-                         "ranks do not know each other; remedy: leave one of them out")
+        raise InputError(f"{'alone' if alone else 'elastic'}=True with groups={tell(groups)}, "
+                         "where ranks do not know each other; remedy: leave one of them out")
     memory_bytes, patterns, selection, rank_groups, kept_place = run_together(ranks, check)
     require_equal(ranks, {"pattern": patterns, "seed": seed, "shuffle": shuffle,
                           "memory": memory_bytes, "window": window, "shards": shards,

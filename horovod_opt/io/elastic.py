@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 from horovod_opt.io.job.agreement import run_together
 from horovod_opt.io.job.communication import find
 
@@ -33,7 +33,7 @@ def attach(state: Any, data: Data) -> None:
     from horovod.common.exceptions import HorovodInternalError
 
     if not isinstance(state, State):
-        raise InputError(f"state={state!r:.200}; remedy: a state of hvd.elastic")
+        raise InputError(f"state={tell(state)}; remedy: a state of hvd.elastic")
     if not data.is_elastic:
         raise InputError("the data set was opened by all ranks together, which a rank that comes "
                          "later cannot join; remedy: hio.open(..., elastic=True)")

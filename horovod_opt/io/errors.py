@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from typing import Any
+
+MOST_SHOWN = 160  # characters of an argument
+
 
 class DataError(Exception):
     """Data that cannot be used. The text names the file, the record, and the remedy."""
@@ -44,3 +50,26 @@ def reader_failed(reason: str, prefix: str = "") -> DataError:
     """The same error on every rank of the node, that of the reader's own process among them."""
     return DataError(f"{prefix}the node's reader, which reads for this rank, cannot go on: "
                      f"{reason}")
+
+
+def require_one_of(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raises InputError for another value of the argument `name`."""
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{name}={tell(value)}; remedy: one of {', '.join(choices)}")
+
+
+def tell(value: Any) -> str:
+    """An argument in one short line, whatever a user has given: arrays by type and shape, what is
+    long by its begin."""
+    shape = getattr(value, "shape", None)
+    if shape is not None and hasattr(value, "dtype") and len(shape):
+        return f"an array {value.dtype}{list(shape)}"
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, (list, tuple)) and len(value) > MOST_SHOWN:
+        value = value[:MOST_SHOWN]
+    try:
+        text = " ".join(repr(value).split())
+    except Exception as error:
+        text = f"{type(value).__name__}, whose repr() raises {type(error).__name__}"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

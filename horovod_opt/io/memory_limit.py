@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 
 UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4,
          "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
@@ -20,8 +20,8 @@ def parse(memory: Union[int, str], name: str = "memory") -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", memory, re.IGNORECASE)
         number, unit = (float(match[1]), (match[2] or "").lower()) if match else (0, "")
     if isinstance(number, bool) or not isinstance(number, (int, float)) or number <= 0:
-        raise InputError(f"{name}={memory!r} is no amount of memory; remedy: a number of bytes, or "
-                         "a text such as \"2GiB\"")
+        raise InputError(f"{name}={tell(memory)} is no amount of memory; remedy: a number of "
+                         "bytes, or a text such as \"2GiB\"")
     return int(number * UNITS[unit])
 
 

@@ -67,7 +67,7 @@ class StepSource:
         self.data, self._epochs, self.epoch_batches = data, epochs, epoch_batches
         self._sizes = {"batch_size": batch_size, "global_batch_size": global_batch_size,
                        "last": last}
-        ranks = data.ranks.doing("makes a loader")
+        ranks = self._ranks = data.ranks.doing(f"makes a loader of {data.index.root}")
         whole = run_together(ranks, self._check)
         self.whole, self.steps = whole, epoch_batches or whole.steps
         self.global_batch_size = whole.global_batch_size
@@ -79,7 +79,7 @@ class StepSource:
         channels = [int(row) for row in ranks.allgather(str(next_channel()).encode())]
         # A pass may begin in another thread, as TensorFlow's: beside one of another loader.
         self._meeting = data.ranks.channel(str(use_channel(max(channels)))).doing(
-            "begins a loop over a loader")
+            f"begins a loop over a loader of {data.index.root}")
         self._when_closed: list[weakref.WeakMethod] = []
         self._next_step = 0
         self._start()
@@ -108,10 +108,10 @@ class StepSource:
         self._reader: Optional[Reader] = None
         try:
             meeting = None if data.kept_place is None else meet(data, self._order)
-            run_together(data.ranks, lambda: self._start_reader(whole, meeting))
+            run_together(self._ranks, lambda: self._start_reader(whole, meeting))
             address = "" if self._reader is None else self._reader.address
-            addresses = [text.decode() for text in data.ranks.allgather(address.encode())]
-            self._member = run_together(data.ranks, lambda: Member(
+            addresses = [text.decode() for text in self._ranks.allgather(address.encode())]
+            self._member = run_together(self._ranks, lambda: Member(
                 data.index, self._order.chunk_samples, addresses[data.node.ranks[0]],
                 data.node.local_rank, data.node.ranks))
         except BaseException:  # of another rank, perhaps: what has begun here is of no use

@@ -19,7 +19,7 @@ from horovod_opt.io.checkpoints.lock import Lock
 from horovod_opt.io.checkpoints.manifest import Manifest
 from horovod_opt.io.checkpoints.signals import Signals
 from horovod_opt.io.checkpoints.tier import Tier, is_full
-from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.errors import DataError, InputError, tell
 from horovod_opt.io.job.agreement import require_equal, run_together
 from horovod_opt.io.job.communication import ALONE, Communication
 from horovod_opt.io.memory_limit import parse
@@ -54,9 +54,10 @@ class BurstBuffer:
                  fast_bytes: Union[int, str, None] = None, ranks: Optional[Communication] = None,
                  signals: Sequence[int] = ()):
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
-            raise InputError(f"keep={keep!r}; remedy: a whole number of at least 1")
+            raise InputError(f"keep={tell(keep)}; remedy: a whole number of at least 1")
         self._limit = None if fast_bytes is None else parse(fast_bytes)
-        self._ranks = (ranks or ALONE).channel("checkpoints")
+        self._ranks = (ranks or ALONE).channel("checkpoints").doing(
+            f"makes, saves to, restores from or asks a BurstBuffer of {slow}")
         self._keep, self._pid = keep, os.getpid()
         self._locks: list[Any] = []
         self._signals = Signals(signals)
@@ -228,7 +229,7 @@ class BurstBuffer:
 
     def _check(self, step: int) -> None:
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise InputError(f"step={step!r}; remedy: a whole number of at least 0")
+            raise InputError(f"step={tell(step)}; remedy: a whole number of at least 0")
         require_equal(self._ranks, {"step": step}, "all ranks save the same steps")
         last = self._last if self._restored is None else self._restored
         if step <= last:

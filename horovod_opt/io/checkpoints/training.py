@@ -14,6 +14,7 @@ from horovod_opt.io.checkpoints.signals import Signals
 from horovod_opt.io.data import Data
 from horovod_opt.io.errors import InputError
 from horovod_opt.io.job.agreement import require_equal, run_together
+from horovod_opt.io.job.communication import Communication
 
 STATE = "data.json"
 STEPS_BETWEEN = 10  # after so many ranks ask each other for signals
@@ -43,8 +44,12 @@ class TrainingCheckpoints:
         self.close(drain=False)
         self._signals = Signals(self._signals_to_take)
         self._saved = -1
-        self._data.ranks.allgather(b"")  # in an elastic job another rank may have been the first
-        run_together(self._data.ranks, self._open_buffer)
+        self._ranks.allgather(b"")  # in an elastic job another rank may have been the first
+        run_together(self._ranks, self._open_buffer)
+
+    @property
+    def _ranks(self) -> Communication:
+        return self._data.ranks.doing(f"opens, loads or asks for checkpoints in {self._folder}")
 
     def _open_buffer(self) -> None:
         if self._data.ranks.rank:
@@ -58,14 +63,14 @@ class TrainingCheckpoints:
         """Collective: the newest version, by a function that is given its folder, and the position;
         whether there is one. Raises InputError on all ranks if one cannot load it."""
         data = self._data
-        name = data.ranks.allgather(
-            str(run_together(data.ranks, self._newest) or "").encode())[0].decode()
+        name = self._ranks.allgather(
+            str(run_together(self._ranks, self._newest) or "").encode())[0].decode()
         if not name:
             return False
-        state = run_together(data.ranks, lambda: self._load_from(Path(name), load))
-        run_together(data.ranks, lambda: data.take_state(state))
+        state = run_together(self._ranks, lambda: self._load_from(Path(name), load))
+        run_together(self._ranks, lambda: data.take_state(state))
         data.renew_loaders()  # which asks the others itself
-        require_equal(data.ranks, {"epoch": data.epoch, "position": data.position},
+        require_equal(self._ranks, {"epoch": data.epoch, "position": data.position},
                       "a folder that all ranks share")
         self._saved = self._number(state)
         return True
@@ -125,7 +130,7 @@ class TrainingCheckpoints:
         self._steps += 1
         if self._data.ranks.size > 1 and self._steps % STEPS_BETWEEN:
             return None
-        return self._signals.asked(self._data.ranks)
+        return self._signals.asked(self._ranks)
 
     def close(self, drain: bool = True) -> None:
         if self._signals is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from horovod_opt.arguments import positive
 from horovod_opt.io.commands.exit_status import exit_status
+from horovod_opt.io.job.launcher import job_of_launcher, nodes_of_launcher
 
 NAME = "horovod-opt io run"
 
@@ -67,25 +67,3 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("--durable without --outputs; remedy: a folder for what is written")
     to = options.outputs and Destination(options.outputs.absolute(), options.durable)
     launch.run(options.pack, options.at, place, to, options.counters, command)
-
-
-def nodes_of_launcher(variables: Mapping[str, str]) -> int:
-    """How many nodes the job has, of which a launcher says so to each process; else 1."""
-    for nodes in ("HOROVOD_CROSS_SIZE", "SLURM_STEP_NUM_NODES"):
-        if nodes in variables:
-            return int(variables[nodes])
-    for size, local in (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-                        ("PMI_SIZE", "MPI_LOCALNRANKS")):
-        if size in variables and local in variables:
-            return -(-int(variables[size]) // int(variables[local]))
-    return 1
-
-
-def job_of_launcher(variables: Mapping[str, str]) -> str:
-    """What is the same for all processes of a job and for those of no other one, where a launcher
-    says so; else ""."""
-    for names in (("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
-                  ("PMIX_NAMESPACE",), ("SLURM_JOB_ID",)):
-        if all(name in variables for name in names):
-            return " ".join(variables[name] for name in names)
-    return ""

@@ -69,6 +69,9 @@ def _matches(pattern: str) -> list[str]:
         folder_of_pattern = fixed_folder(pattern)
         try:
             os.scandir(folder_of_pattern).close()
+        except FileNotFoundError as error:
+            raise DataError(f"{pattern}: there is no folder {folder_of_pattern}; remedy: correct "
+                            "the path, or make it visible on each node") from error
         except OSError as error:
             raise cannot_read(folder_of_pattern, error) from error
         raise DataError(f"{pattern}: no such files; remedy: {remedy(pattern)}")

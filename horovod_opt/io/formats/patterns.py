@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Union
 
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 
 Pattern = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
@@ -17,6 +17,7 @@ MOST = 1_000_000  # paths that braces may stand for
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
 # pathlib makes one slash of two.
 _SCHEME = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9+.-]+):(?P<path>/.*)", re.DOTALL)
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _PIPE = "pipe:"
 _JOINT = "::"
 
@@ -36,7 +37,8 @@ def texts_of(pattern: Pattern) -> list[str]:
     except TypeError:
         texts = []
     if not texts or not all(isinstance(text, str) and text and "\0" not in text for text in texts):
-        raise InputError(f"{pattern!r} names no data; remedy: a path, a glob, or a list of them")
+        raise InputError(f"{tell(pattern)} names no data; remedy: a path, a glob, or a list of "
+                         "them")
     return texts
 
 
@@ -74,6 +76,7 @@ def _paths(text: str) -> list[str]:
     if os.path.lexists(os.path.expanduser(text)):  # whatever its name looks like
         return [text]
     refuse_program(text)
+    _refuse_drive(text)
     _refuse_address(text)
     refuse_joined(text)
     paths = []
@@ -91,6 +94,13 @@ def refuse_program(text: str) -> None:
         raise InputError(f"{text}: a program's output can be read once, in its order, and samples "
                          "are read by their place in a file; remedy: let the program write files, "
                          "and open them")
+
+
+def _refuse_drive(text: str) -> None:
+    """Paths as Windows has them."""
+    if _DRIVE.match(text) and not os.path.lexists(text[:2]):
+        raise InputError(f"{text}: a path of Windows, which has no meaning here; remedy: the path "
+                         "that this system has for it, such as /mnt/c/data for C:\\data in WSL")
 
 
 def _refuse_address(text: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Optional
 
 from horovod_opt.io.errors import DataError, TruncatedFile
 from horovod_opt.io.formats import compression
-from horovod_opt.io.formats.compression import MOST_RATIO
 from horovod_opt.io.formats.read_buffer import AGAIN_OR_PART, cannot_read
+from horovod_opt.io.memory_limit import show
 from horovod_opt.io.native import crc32c
 from horovod_opt.io.progress import say
 
@@ -28,6 +28,8 @@ PIECE = 1 << 20  # bytes of contents at a time
 FED_TO_ZSTD = 1 << 10
 MOST_WINDOW = 1 << 27  # bytes that zstd may refer back, as its command line has it
 FEW = 16 << 20  # bytes that any file may have, however well it is compressed
+# Of its size it may have so many times that besides. gzip reaches 1,030, with nothing but zeros.
+MOST_RATIO = 500
 
 
 def kind_of(head: bytes) -> str:
@@ -63,7 +65,7 @@ class UnpackedFile:
         try:
             self._file = open(path, "rb", buffering=0)
             head = self._file.read(HEAD)
-            self._most = most_bytes(os.fstat(self._file.fileno()).st_size)
+            self._size = os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise cannot_read(path, error) from error
         self.kind = kind_of(head)
@@ -169,11 +171,11 @@ class UnpackedFile:
             if piece is None:
                 return False
             self._piece, self._at = piece, 0
-            if self._position + len(piece) > self._most:
+            if self._position + len(piece) > most_bytes(self._size):
                 raise DataError(
                     f"{self._path}: its {self.kind} data unpacks to more than {MOST_RATIO} times "
-                    "its size, which no data does; remedy: if it is meant so, write it "
-                    "uncompressed")
+                    f"its {show(self._size)} and {show(FEW)}, so it is taken for a decompression "
+                    "bomb; remedy: if it is data, write it uncompressed")
         return True
 
     def _end_early(self, why: str) -> TruncatedFile:

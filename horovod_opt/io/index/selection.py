@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.errors import DataError, InputError, require_one_of, tell
 from horovod_opt.io.formats import TAR
 from horovod_opt.io.formats.tar import differing_parts
 from horovod_opt.io.index.data_index import DIGEST_BYTES, Index
@@ -30,6 +31,21 @@ LACKING = ("raise", "skip", "keep")
 KEYS_SHOWN = 3
 
 Choose = Union[str, Sequence[str], Callable[["SampleTable"], Any]]
+
+
+class _Keys(list):
+    """Of samples; it knows which one was looked at last."""
+
+    last: Optional[int] = None
+
+    def __iter__(self) -> Iterator[str]:
+        for self.last, key in enumerate(super().__iter__()):  # noqa: B020
+            yield key
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, int):
+            self.last = at % max(len(self), 1)
+        return super().__getitem__(at)
 
 
 class SampleTable:
@@ -51,11 +67,29 @@ class SampleTable:
 
     @cached_property
     def keys(self) -> list[str]:
-        return [self._index.key(number) for number in range(len(self))]
+        return _Keys(self._index.key(number) for number in range(len(self)))
 
     @cached_property
     def lacks(self) -> np.ndarray:
         return lacks(self._index)
+
+    def ask(self, name: str, function: Callable[[SampleTable], Any]) -> Any:
+        """What a user's function, given to open() by this name, answers. Raises InputError for
+        what it raises, with the sample of which it had the key last."""
+        try:
+            return function(self)
+        except Exception as error:
+            keys, seen = self.__dict__.get("keys"), ""
+            if keys is not None and keys.last is not None:
+                file = self._index.path(int(self._index.file[keys.last, 0]))
+                seen = f", at sample {keys.last} {self._index.key(keys.last)!r} of {file}"
+            # Where it is the user's: a frame of Python or NumPy, which it calls, says little.
+            frames = traceback.extract_tb(error.__traceback__)[1:2]
+            where = "".join(f" ({frame.filename}, line {frame.lineno})" for frame in frames)
+            raise InputError(
+                f"{name}=, your function {getattr(function, '__name__', type(function).__name__)}"
+                f"{where}, raised {type(error).__name__}{seen}: {error}; it was given the table of "
+                f"{len(self)} samples of {self._index.root}; remedy: correct it") from error
 
 
 def lacks(index: Index, samples: Any = slice(None)) -> np.ndarray:
@@ -143,16 +177,15 @@ class Selection(NamedTuple):
             parts = _several(parts)
             if not parts or len(set(parts)) < len(parts) or not all(
                     isinstance(part, str) for part in parts):
-                raise InputError(f"parts={parts!r}; remedy: names such as ('jpg', 'cls')")
-        if lacking not in LACKING:
-            raise InputError(f"lacking={lacking!r}; remedy: one of {', '.join(LACKING)}")
+                raise InputError(f"parts={tell(parts)}; remedy: names such as ('jpg', 'cls')")
+        require_one_of("lacking", lacking, LACKING)
         if choose is not None and not callable(choose):
-            choose = _several(choose)
+            given, choose = choose, _several(choose)
             if not choose or not all(isinstance(text, str) and text.strip("!") for text in choose):
-                raise InputError(f"choose={choose!r}; remedy: patterns of keys such as '*.jpg' or "
-                                 "'!__*__', or a function")
+                raise InputError(f"choose={tell(given)}; remedy: patterns of keys such as '*.jpg' "
+                                 "or '!__*__', or a function")
         if weights is not None and not callable(weights):
-            raise InputError(f"weights={weights!r:.200}; remedy: a function that is given a "
+            raise InputError(f"weights={tell(weights)}; remedy: a function that is given a "
                              "SampleTable and returns a weight for each sample")
         if weights is not None and shares is not None:
             raise InputError("weights= and a share of each pattern; remedy: one of them")
@@ -167,7 +200,8 @@ class Selection(NamedTuple):
         if self.weights is None and self.shares is None:
             return chosen
         weights = (weights_of_shares(chosen, self.shares) if self.weights is None else
-                   check_weights(self.weights(SampleTable(chosen)), chosen.samples))
+                   check_weights(SampleTable(chosen).ask("weights", self.weights),
+                                 chosen.samples))
         times = times_of(weights, seed, chosen.digest)
         if (times.counts == 1).all():
             return chosen
@@ -204,7 +238,7 @@ class Selection(NamedTuple):
         for part in self.parts:
             if index.format != TAR or part not in index.parts:
                 raise InputError(
-                    f"parts={list(self.parts)}: samples have no part {part!r}, "
+                    f"parts={tell(list(self.parts))}: samples have no part {tell(part)}, "
                     + (f"but {', '.join(index.parts)}" if index.format == TAR else
                        f"nor any other: only those of tars have parts, and this is {index.format}")
                     + "; remedy: parts that there are, or none")
@@ -238,7 +272,7 @@ class Selection(NamedTuple):
         if self.choose is None:
             return np.ones(index.samples, bool)
         if callable(self.choose):
-            return _mask_of(self.choose(SampleTable(index)), index.samples)
+            return _mask_of(SampleTable(index).ask("choose", self.choose), index.samples)
         wanted, unwanted = (_matcher([text.lstrip("!") for text in self.choose
                                       if text.startswith("!") == is_left_out])
                             for is_left_out in (False, True))

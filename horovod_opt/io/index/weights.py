@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from horovod_opt.io import formats
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 from horovod_opt.io.index.data_index import Index
 
 # An epoch has at most so many times as many samples as there are: each takes some 40 bytes.
@@ -70,8 +70,9 @@ def check_shares(shares: Mapping[Any, Any]) -> dict[str, float]:
     for pattern, share in shares.items():
         if not isinstance(pattern, (str, os.PathLike)) or isinstance(share, bool) or not isinstance(
                 share, (int, float)) or not 0 < share < float("inf"):
-            raise InputError(f"{pattern!r}: {share!r} in the data sets to be mixed; remedy: a path "
-                             "or glob, and a share above 0, such as {'a/*.tar': 7, 'b/*.tar': 3}")
+            raise InputError(f"{tell(pattern)}: {tell(share)} in the data sets to be mixed; "
+                             "remedy: a path or glob, and a share above 0, such as {'a/*.tar': 7, "
+                             "'b/*.tar': 3}")
     return {os.fspath(pattern): float(share) for pattern, share in shares.items()}
 
 

@@ -7,8 +7,12 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from horovod_opt.io.errors import DataError, InputError
+import numpy as np
+
+from horovod_opt.io.errors import DataError, InputError, tell
+from horovod_opt.io.job.attendance import name_ranks
 from horovod_opt.io.job.communication import Communication
+from horovod_opt.io.job.patience import Wait
 
 LOOK_SECONDS = 0.2  # how often ranks ask each other whether one still works
 
@@ -31,20 +35,39 @@ def run_together(ranks: Communication, action: Callable[[], Result],
     """
     if ranks.size == 1:
         return action()
-    own = _Action(action)
+    own, wait = _Action(action), Wait()
     while True:
         states = ranks.allgather(own.state(LOOK_SECONDS))
+        _look(wait, ranks, states)
         if is_over is not None and _FAILED in states:
             is_over.set()
         if _AT_WORK not in states:
             return own.result(_errors(ranks, own.error))
 
 
+def _look(wait: Wait, ranks: Communication, states: list[bytes]) -> None:
+    """The first rank that is done says which are not, if that takes long."""
+    busy = [rank for rank, state in enumerate(states) if state == _AT_WORK]
+    if busy and next((rank for rank in range(ranks.size) if rank not in busy), -1) == ranks.rank:
+        wait.look(lambda seconds: (
+            f"rank {ranks.rank} of {ranks.size} has waited for {seconds:.0f} s for "
+            f"{name_ranks(busy, ranks.size)}, still at work, as it {ranks.what or 'meets them'}: "
+            "all go on together; remedy, if that does not end: see what is said above, and "
+            "whether storage or a function given to open() hangs there"))
+
+
 def require_equal(ranks: Communication, values: Mapping[str, Any], remedy: str) -> None:
     """Raises InputError on all ranks if one of `values`, which JSON can hold, differs."""
-    rows = [json.loads(row) for row in ranks.allgather(json.dumps(dict(values)).encode())]
+    rows = [json.loads(row) for row in ranks.allgather(
+        json.dumps(dict(values), default=_as_json).encode())]
     for name in values:
         _require_equal(name, {rank: row.get(name) for rank, row in enumerate(rows)}, remedy)
+
+
+def _as_json(value: Any) -> Any:
+    """A number of NumPy's as Python's, what is none as it is shown: a check of its own refuses
+    it."""
+    return value.item() if isinstance(value, np.generic) else tell(value)
 
 
 def require_agreement(ranks: Communication, name: str, value: Any, remedy: str) -> None:

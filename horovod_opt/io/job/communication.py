@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from horovod_opt.io.errors import InputError
-from horovod_opt.io.job.patience import said_if_long
+from horovod_opt.io.job.attendance import watched
 
 FRAMEWORKS = ("torch", "tensorflow", "keras", "tensorflow.keras", "mxnet")
 # What launchers tell each rank, to notice a job whose ranks have not met yet.
@@ -25,32 +25,34 @@ class Communication:
     rank calls it: in open(), as loaders are made, and as loops over them begin; with TensorFlow
     that is in a thread of its own, so an MPI communicator should be for this alone. Ranks of one
     machine share a reader if they have the same `place`. `named`: an allgather with this name,
-    which may be under way at the same time as those with others."""
+    which may be under way at the same time as those with others. `channel_name` and `what` are
+    set by channel() and doing()."""
 
     rank: int
     size: int
     allgather: Callable[[bytes], list[bytes]]
     place: str = ""
     named: Optional[Callable[[str], Callable[[bytes], list[bytes]]]] = None
+    channel_name: str = ""
+    what: str = ""
 
     def channel(self, name: str) -> Communication:
         """Of the same ranks, beside what others say to each other, where they can do so."""
-        return self if self.named is None else replace(self, allgather=self.named(name))
+        if self.named is None:
+            return self
+        return replace(self, allgather=self.named(name), channel_name=name)
 
     def doing(self, what: str) -> Communication:
         """The same, which says what this rank does if others let it wait for long."""
         if self.size == 1:
             return self
+        plain = self.allgather
 
         def allgather(data: bytes) -> list[bytes]:
-            with said_if_long(lambda seconds: (
-                    f"rank {self.rank} of {self.size} has waited for {seconds:.0f} s for others, "
-                    f"as it {what}: every rank has to do so; remedy: the same calls on all ranks, "
-                    "or open(..., alone=True) for what one of them reads by itself, as an "
-                    "evaluation")):
-                return self.allgather(data)
+            with watched(self.rank, self.size, self.channel_name, what):
+                return plain(data)
 
-        return replace(self, allgather=allgather)
+        return replace(self, allgather=allgather, what=what)
 
 
 ALONE = Communication(0, 1, lambda data: [data])
@@ -113,11 +115,11 @@ def _of_torch() -> Communication | None:
     size = torch.distributed.get_world_size()
     if size == 1:
         return ALONE
-    group = _group_of(torch)
 
     def allgather(data: bytes) -> list[bytes]:
         gathered: list[bytes] = [b""] * size
-        torch.distributed.all_gather_object(gathered, data, group=group)
+        # To make the group is to wait for the others, too.
+        torch.distributed.all_gather_object(gathered, data, group=_group_of(torch))
         return gathered
 
     return Communication(torch.distributed.get_rank(), size, allgather)

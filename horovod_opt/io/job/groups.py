@@ -3,10 +3,13 @@ parallelism): each group of ranks takes part in the order as one rank does witho
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-from horovod_opt.io.errors import InputError
+import numpy as np
+
+from horovod_opt.io.errors import InputError, tell
 
 REMEDY = ("remedy: lists of ranks, equally long, with each rank of the job in one of them, such as "
           "[[0, 1], [2, 3]]")
@@ -44,13 +47,13 @@ class Groups(NamedTuple):
         if groups is None:
             return cls()
         try:
-            members = [[int(rank) for rank in group] for group in groups]
-        except (TypeError, ValueError):
-            raise InputError(f"groups={groups!r}; {REMEDY}") from None
+            members = [[_rank(rank) for rank in group] for group in groups]
+        except TypeError:
+            raise InputError(f"groups={tell(groups)}; {REMEDY}") from None
         if sorted(rank for group in members for rank in group) != list(range(ranks)):
-            raise InputError(f"groups={members} of {ranks} ranks; {REMEDY}")
+            raise InputError(f"groups={tell(members)} of {ranks} ranks; {REMEDY}")
         if len(set(map(len, members))) > 1:
-            raise InputError(f"groups={members} are of {len(min(members, key=len))} to "
+            raise InputError(f"groups={tell(members)} are of {len(min(members, key=len))} to "
                              f"{len(max(members, key=len))} ranks, so that means over ranks would "
                              f"not be means over samples; {REMEDY}")
         share_of_rank = [0] * ranks
@@ -69,3 +72,10 @@ class Groups(NamedTuple):
         if self.deals_job:
             return Shares(count, own, of_node, tuple(range(count)))
         return Shares(count, own, of_node, of_node if self.are_apart else (own,))
+
+
+def _rank(number: Any) -> int:
+    """Neither a text nor a truth value, which Python takes for numbers, too. Raises TypeError."""
+    if isinstance(number, (bool, np.bool_)):
+        raise TypeError
+    return operator.index(number)

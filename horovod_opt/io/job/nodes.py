@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import NamedTuple
 
+from horovod_opt.io.job.attendance import know_hosts
 from horovod_opt.io.job.communication import Communication
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -29,7 +31,10 @@ def find(ranks: Communication) -> Node:
     common are nodes of their own. Ranks can be told apart further by their `place`."""
     if ranks.size == 1:
         return Node((0,), 0)
-    places = ranks.allgather(f"{where()} {ranks.place}".encode())
+    rows = [json.loads(row) for row in ranks.allgather(json.dumps(
+        [f"{where()} {ranks.place}", os.uname().nodename]).encode())]
+    places, hosts = zip(*rows)
+    know_hosts(hosts)
     own = tuple(rank for rank, place in enumerate(places) if place == places[ranks.rank])
     return Node(own, own.index(ranks.rank))
 

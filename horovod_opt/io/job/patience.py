@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from horovod_opt.io.progress import say
 
 SECONDS = 10.0  # after which a wait is said
-
-
-@contextmanager
-def said_if_long(describe: Callable[[float], str]) -> Iterator[None]:
-    """Around a wait that cannot look at the time itself. `describe` gets its seconds."""
-    timer = threading.Timer(SECONDS, lambda: say(describe(SECONDS)))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class Wait:

@@ -13,7 +13,7 @@ from horovod_opt.io.batch_counter import BatchCounter
 from horovod_opt.io.checkpoints.signals import STOP
 from horovod_opt.io.checkpoints.training import TrainingCheckpoints
 from horovod_opt.io.data import Data
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 from horovod_opt.io.job.agreement import require_equal
 from horovod_opt.io.keras.pipeline import find_fit, require_countable
 from horovod_opt.io.node_reader.node_cache import SAME_PLACE
@@ -57,8 +57,8 @@ class Resume(keras.callbacks.Callback):
                  keep: int = 1, signals: Sequence[int] = ()):
         super().__init__()
         if every is not None and (not isinstance(every, int) or every < 1 or folder is None):
-            raise InputError(f"every={every!r} with folder={folder!r}; remedy: a whole number of "
-                             "at least 1, and a folder")
+            raise InputError(f"every={tell(every)} with folder={tell(folder)}; remedy: a whole "
+                             "number of at least 1, and a folder")
         self._data, self._every = data, every
         if folder is None and (fast is not None or signals):
             raise InputError(f"fast={fast!r} and signals={list(signals)!r} without a folder; "
@@ -78,8 +78,8 @@ class Resume(keras.callbacks.Callback):
         if self._checkpoints is not None:
             self._checkpoints.open()
             self._checkpoints.load(self._load_weights)
-        require_equal(self._data.ranks, {"epoch": self._data.epoch,
-                                         "position": self._data.position}, SAME_PLACE)
+        require_equal(self._data.ranks.doing("begins fit() with hio.keras.Resume"),
+                      {"epoch": self._data.epoch, "position": self._data.position}, SAME_PLACE)
         self._counter.follow_each_other = self._steps_per_epoch is not None
         if fit is not None and self._counter.follow_each_other:
             self._counter.is_read_ahead = fit.is_running

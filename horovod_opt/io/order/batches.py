@@ -8,7 +8,7 @@ from typing import Optional
 
 import numpy as np
 
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, require_one_of, tell
 from horovod_opt.io.order.order import Order
 
 LAST = ("spread", "drop", "mask")
@@ -47,13 +47,13 @@ class Batches:
                              "remedy: give one of them")
         if batch_size is not None:
             at_least_1("batch_size", batch_size)
-            global_batch_size = batch_size * ranks
+            global_batch_size = int(batch_size) * ranks
         at_least_1("global_batch_size", global_batch_size)
+        global_batch_size = int(global_batch_size)
         if global_batch_size < ranks:
             raise InputError(f"global_batch_size={global_batch_size} leaves some of {ranks} ranks "
                              "without a sample; remedy: give at least the number of ranks")
-        if last not in LAST:
-            raise InputError(f"last={last!r}; remedy: give one of {', '.join(LAST)}")
+        require_one_of("last", last, LAST)
         if order.samples < ranks:
             raise InputError(f"the data set has {order.samples} samples for {ranks} ranks; remedy: "
                              f"start at most {order.samples} ranks")
@@ -147,4 +147,4 @@ class Batches:
 def at_least_1(name: str, value: int) -> None:
     """Raises InputError for what is no whole number of at least 1."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name}={value!r}; remedy: give a whole number of at least 1")
+        raise InputError(f"{name}={tell(value)}; remedy: give a whole number of at least 1")

@@ -9,7 +9,7 @@ from typing import Optional
 
 import numpy as np
 
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 from horovod_opt.io.order.chunks import Chunks
 from horovod_opt.io.order.permutation import LARGEST, derive_key
 from horovod_opt.io.order.shards import Shards
@@ -144,5 +144,5 @@ def _in_blocks(function: Callable[[np.ndarray], np.ndarray], numbers: np.ndarray
 def _check(name: str, value: int, least: int, most: int, because: str = "") -> None:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) \
             or not least <= value <= most:
-        raise InputError(f"{name}={value!r}{': ' * bool(because)}{because}; remedy: give a whole "
-                         f"number from {least} to {most}")
+        raise InputError(f"{name}={tell(value)}{': ' * bool(because)}{because}; remedy: give a "
+                         f"whole number from {least} to {most}")

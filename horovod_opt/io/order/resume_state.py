@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Optional
 
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 from horovod_opt.io.order.choice import Given
 from horovod_opt.io.order.order import VERSION, Order
 
@@ -65,7 +65,7 @@ def check_state(state: Mapping[str, Any], order: Order, given: Given,
                          f"{VERSION}; remedy: install the version that wrote it, or a newer one")
     own = {**_identity(order), **{name: value for name, value in given._asdict().items()
                                   if value is not None}}
-    differences = [f"{name}: {state.get(name, 'missing')!r} in the state, {value!r} here"
+    differences = [f"{name}: {tell(state.get(name, 'missing'))} in the state, {value!r} here"
                    for name, value in own.items()
                    if name not in state or type(state[name]) is not type(value)
                    or state[name] != value]
@@ -75,8 +75,8 @@ def check_state(state: Mapping[str, Any], order: Order, given: Given,
                          "parameters, or start the epoch anew without the state")
     epoch, position = state.get("epoch"), state.get("position")
     if not _is_number(epoch, 0) or not _is_number(position, 0) or position > order.samples:
-        raise InputError(f"the state has epoch={epoch!r}, position={position!r} of {order.samples} "
-                         "samples; remedy: it is damaged, use another one")
+        raise InputError(f"the state has epoch={tell(epoch)}, position={tell(position)} of "
+                         f"{order.samples} samples; remedy: it is damaged, use another one")
     of_state = _with(order, state)
     if state["version"] == 1 and order.shuffle:
         kept = Given(of_state.chunk_samples, of_state.shards, given.window)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional, Union
 
-from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.errors import DataError, InputError, tell
 from horovod_opt.io.formats import pack_folder
 from horovod_opt.io.formats.patterns import (
     Pattern,
@@ -54,8 +54,8 @@ def stage_together(ranks: Communication, pattern: Pattern,
     what to open there."""
     def check() -> tuple[list[str], str, Optional[int]]:
         if stage_in is None:
-            raise InputError(f"stage_limit={limit!r} without stage_in; remedy: the folder that it "
-                             "is the limit of")
+            raise InputError(f"stage_limit={tell(limit)} without stage_in; remedy: the folder that "
+                             "it is the limit of")
         places = addresses(pattern)
         return (places, str(folder_of(places, stage_in)),
                 None if limit is None else parse(limit, "stage_limit"))

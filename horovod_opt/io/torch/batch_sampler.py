@@ -11,7 +11,7 @@ from torch.utils.data import Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 from horovod_opt.io.node_reader.steps import Pass, StepSamples
 from horovod_opt.io.progress import say
 from horovod_opt.io.step_source import StepSource
@@ -66,8 +66,8 @@ class BatchSampler(Sampler):
         there is no loop, or it has fewer."""
         if self._pass is None or not 1 <= batches <= self._pass.steps:
             most = "no loop" if self._pass is None else f"a loop of {self._pass.steps}"
-            raise InputError(f"taken({batches!r}) of {most}; remedy: the number of batches that "
-                             "were used since the loop began")
+            raise InputError(f"taken({tell(batches)}) of {most}; remedy: the number of batches "
+                             "that were used since the loop began")
         self._pass.taken(batches)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, read_step, read_steps
-from horovod_opt.io.errors import DataError, InputError
+from horovod_opt.io.errors import DataError, InputError, tell
 from horovod_opt.io.node_reader.steps import Pass
 from horovod_opt.io.prefetcher import prefetch
 from horovod_opt.io.progress import say
@@ -83,7 +83,8 @@ class Loader:
                                    ("prefetch", AHEAD if prefetch is None else prefetch,
                                     1 if workers else 0)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"{name}={value!r}; remedy: a whole number of at least {least}")
+                raise InputError(f"{name}={tell(value)}; remedy: a whole number of at least "
+                                 f"{least}")
         if workers and threads > 1:
             raise InputError(f"workers={workers} and threads={threads}; remedy: one of them")
         if decode_batch is not None and (decode or collate or threads > 1):

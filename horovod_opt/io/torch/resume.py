@@ -12,7 +12,7 @@ import torch
 from horovod_opt.io.checkpoints.signals import STOP
 from horovod_opt.io.checkpoints.training import TrainingCheckpoints
 from horovod_opt.io.data import Data
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, tell
 
 FILE = "state.pt"
 
@@ -51,10 +51,10 @@ class Resume:
                  fast: Union[str, os.PathLike, None] = None, keep: int = 1,
                  signals: Sequence[int] = (), **states: Any):
         if every is not None and (not isinstance(every, int) or every < 1):
-            raise InputError(f"every={every!r}; remedy: a whole number of at least 1")
+            raise InputError(f"every={tell(every)}; remedy: a whole number of at least 1")
         for name, state in states.items():
             if not hasattr(state, "state_dict") or not hasattr(state, "load_state_dict"):
-                raise InputError(f"{name}={state!r:.200} has no state_dict() and load_state_dict()"
+                raise InputError(f"{name}={tell(state)} has no state_dict() and load_state_dict()"
                                  "; remedy: such as model=model, optimizer=optimizer")
         self._states, self._every, self._steps = states, every, 0
         self._checkpoints = TrainingCheckpoints(data, folder, fast, keep, signals)

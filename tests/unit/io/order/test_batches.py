@@ -128,7 +128,7 @@ def test_weights_make_the_mean_over_ranks_that_over_samples():
     ({"ranks": 2, "batch_size": 2, "global_batch_size": 4}, "batch_size=2 and global_batch_size=4"),
     ({"ranks": 2, "batch_size": 0}, "batch_size=0"),
     ({"ranks": 4, "global_batch_size": 3}, "global_batch_size=3 leaves some of 4 ranks"),
-    ({"ranks": 2, "batch_size": 2, "last": "pad"}, "last='pad'; remedy: give one of spread, drop"),
+    ({"ranks": 2, "batch_size": 2, "last": "pad"}, "last='pad'; remedy: one of spread, drop"),
     ({"ranks": 2, "batch_size": 2, "start": 11}, "start=11"),
     ({"ranks": 2, "batch_size": 6, "last": "drop"}, "last='drop' leaves no batch: 10 samples"),
 ])

@@ -14,9 +14,9 @@ import pytest
 from events import wait_until
 from overlaid import READ_ALL
 
-from horovod_opt.io.commands import run_command
 from horovod_opt.io.errors import DataError
 from horovod_opt.io.index import pack_index
+from horovod_opt.io.job.launcher import job_of_launcher
 from horovod_opt.io.overlay.launch import local_parts
 from horovod_opt.io.overlay.peers import Peers, Place
 
@@ -197,7 +197,7 @@ def test_what_tells_jobs_apart():
                   "SLURM_JOB_ID": "7"}
     for variables, expected in ((rendezvous, "a 1"), ({"PMIX_NAMESPACE": "prte-1@1"}, "prte-1@1"),
                                 ({"SLURM_JOB_ID": "7"}, "7"), ({}, "")):
-        assert run_command.job_of_launcher(variables) == expected
+        assert job_of_launcher(variables) == expected
 
 
 def peers_of(folders, meet) -> list[Peers]:
