@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from horovod_opt.io.loader_stats import PastStats
 from horovod_opt.io.order.choice import Given
 from horovod_opt.io.order.order import Order
 from horovod_opt.io.order.resume_state import Rest, check_state, state_of
+from horovod_opt.io.progress import say
 
 if TYPE_CHECKING:
     from horovod_opt.io.batch_counter import BatchCounter
@@ -59,10 +61,6 @@ class Told(NamedTuple):
             before = Told(epoch, gap=self.gap if epoch == self.epoch + 1 else 0)
         return Told(epoch, step, max(before.gap, step - before.step))
 
-    def may_be_all(self, epoch: int, step: int) -> bool:
-        """Whether somebody who says it as often as before may have taken all up to this step."""
-        return epoch == self.epoch and step - self.step < self.gap
-
 
 class LastPass(NamedTuple):
     """The pass that was begun last: by whichever loader. `handed_out()` says how many of its
@@ -80,8 +78,13 @@ class LastPass(NamedTuple):
             return False
         if (data.epoch, data.position) == self.batches.start:
             return True
+        return self.untold(data) < data.told.gap
+
+    def untold(self, data: Data) -> int:
+        """How many batches of its last epoch nobody has said to be taken, of a training that has
+        come to that epoch; else all that there may be."""
         epoch, step = self.batches.last
-        return data.epoch == epoch and data.told.may_be_all(epoch, step)
+        return step - data.told.step if data.epoch == epoch == data.told.epoch else sys.maxsize
 
 
 class Data:
@@ -117,6 +120,7 @@ class Data:
         self.loads = 0  # how often a state was loaded
         self.told = Told()
         self.last_pass: Optional[LastPass] = None  # where loaders cannot count
+        self._has_said_untold = False
         self.counter: Optional[BatchCounter] = None  # who counts batches, where loaders cannot
         self.is_elastic, self.has_met = is_elastic, not is_elastic
         # What the end of a rank becomes for elastic training, instead of ReaderEnded.
@@ -184,6 +188,23 @@ class Data:
         info = info_of(info)
         self.told = self.told.next(int(info.epoch), int(info.step))
         self.advance(int(info.epoch), int(info.end))
+
+    def end_last_pass(self) -> None:
+        """The training comes for the next pass: where it has taken all of the last one, what comes
+        next is behind that. Nothing tells a loop that was left in its last batches from one that
+        came to its end, where TensorFlow has fetched these batches and nobody speaks of each."""
+        last = self.last_pass
+        if last is None or not last.is_taken_from(self):
+            return
+        untold = last.untold(self)
+        if 0 < untold < self.told.gap and not self._has_said_untold and self.ranks.rank == 0:
+            self._has_said_untold = True
+            say(f"data.taken() has not heard of the last {untold} batches of epoch "
+                f"{last.batches.last[0]} in the loop before, which count as used, as at a loop's "
+                "end; if that one was left within them, they are lost. Remedy: "
+                "data.load_state_dict(data.state_dict()) behind a loop that is left, or "
+                "data.taken(info) of the last batch that was used, also at a loop's end")
+        self.advance(*last.batches.place_after(last.batches.steps))
 
     def advance(self, epoch: int, position: int) -> None:
         """What comes next is `position` of `epoch`; an epoch's end is the start of the next."""

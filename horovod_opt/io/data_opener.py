@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -138,9 +138,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
         raise InputError("shuffle=False with weights, where samples come in the data's own order, "
                          "once; remedy: leave one of them out")
     require_one_of("order", order, ORDERS)
-    seed, window, shards, chunk_samples = (
-        int(value) if isinstance(value, np.integer) else value
-        for value in (seed, window, shards, chunk_samples))
+    seed, window, shards, chunk_samples = map(_as_plain, (seed, window, shards, chunk_samples))
     is_ordered = order == ORDERED
     if is_ordered and not (shuffle and window is None and shards is None):
         raise InputError(f"order='ordered' with shuffle={shuffle}, window={window}, "
@@ -223,6 +221,11 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
             say(weak)
     return Data(data_index, chosen, own_ranks, node, memory_bytes, bad, threads, elastic, bad_limit,
                 given, choose_order, rank_groups, kept_place, unpacked, is_ordered)
+
+
+def _as_plain(number: Any) -> Any:
+    """NumPy's have bounds within which an order is not computed."""
+    return int(number) if isinstance(number, np.integer) else number
 
 
 def _check_unpacked(index: Index, folder: Union[str, os.PathLike, None], memory: Optional[int],

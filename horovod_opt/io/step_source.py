@@ -233,8 +233,7 @@ class StepSource:
         if runs_ahead_of is not None:
             epoch, position = runs_ahead_of.place_after(runs_ahead_of.steps)
         else:
-            if data.last_pass is not None and data.last_pass.is_taken_from(data):
-                data.advance(*data.last_pass.batches.place_after(data.last_pass.batches.steps))
+            data.end_last_pass()
             epoch, position = data.epoch, data.position if data.is_resumed or goes_on else 0
         if not self._batches(position).steps:  # last="drop": too few are left
             epoch, position = epoch + 1, 0

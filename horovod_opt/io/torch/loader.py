@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -120,6 +123,7 @@ class Loader:
                 DataLoader, _Steps(data, worker_builder), batch_sampler=_Sampler(self._source),
                 num_workers=workers, collate_fn=_keep_batch, prefetch_factor=self._prefetch,
                 persistent_workers=True, multiprocessing_context=context, pin_memory=pin_memory,
+                worker_init_fn=_end_with_rank,
                 generator=torch.Generator())  # the training's own is left as it is
             self._workers = self._new_workers()
 
@@ -257,6 +261,20 @@ class _Steps(Dataset):
     def __getitems__(self, numbers: BatchNumbers) -> Batch:
         member = self._data.members[numbers.source]
         return self._builder(read_step(self._data, member, numbers.step, self._builder.is_plain))
+
+
+def _end_with_rank(worker: int) -> None:
+    """In a worker. PyTorch's looks whether it has another parent than at first: who was forked just
+    as the rank died would live for ever, with the rank's connections, of which others would see no
+    end."""
+    rank = multiprocessing.parent_process()
+    if rank is not None:
+        threading.Thread(target=_follow, args=(rank,), name="hio-rank", daemon=True).start()
+
+
+def _follow(rank: Any) -> None:
+    rank.join()
+    os._exit(1)
 
 
 def _keep_batch(batch: Batch) -> Batch:

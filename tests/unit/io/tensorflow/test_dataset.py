@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
+import re
 import threading
 import time
 from contextlib import suppress
@@ -108,9 +110,11 @@ def test_what_was_fetched_ahead_does_not_count(tfrecords):
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-@pytest.mark.parametrize("every", [1, 3, 4, 10, 99])
-def test_who_speaks_after_every_kth_batch_comes_to_the_next_epoch(tfrecords, every, is_new):
-    """10 steps: the last ones are not spoken of, or none. Also with a new data set for each."""
+@pytest.mark.parametrize("every, untold", [(1, 0), (3, 1), (4, 2), (10, 0), (99, 0)])
+def test_who_speaks_after_every_kth_batch_comes_to_the_next_epoch(tfrecords, every, untold, is_new,
+                                                                  capfd):
+    """10 steps: the last ones are not spoken of, or none. Also with a new data set for each. What
+    that takes for granted is said, once."""
     with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
         ds, epochs = hio.tensorflow.dataset(data, 32, with_info=True).prefetch(2), []
         while len(epochs) < 3:
@@ -125,6 +129,26 @@ def test_who_speaks_after_every_kth_batch_comes_to_the_next_epoch(tfrecords, eve
             assert sorted(samples) == list(range(COUNT))
             epochs.append(samples)
         assert epochs[0] != epochs[1] != epochs[2]
+    said = re.findall(r"data\.taken\(\) has not heard of the last (\d+) batches of epoch 0 in the "
+                      "loop before, which count as used", capfd.readouterr().err)
+    assert said == [str(untold)] * (untold > 0)
+
+
+def test_a_loop_left_in_batches_that_nobody_spoke_of_is_gone_on_from_a_state(tfrecords, capfd):
+    """As the line says."""
+    with hio.open(tfrecords, seed=5, chunk_samples=16) as data:
+        ds = hio.tensorflow.dataset(data, 32, with_info=True, epoch_batches=10).prefetch(20)
+        taken = []
+        for step, (records, info) in enumerate(ds):
+            if step == 8:
+                break
+            taken += numbers(records)
+            if step % 4 == 3:
+                data.taken(info)
+        data.load_state_dict(data.state_dict())
+        assert sorted(taken + sum((numbers(records) for records, _ in itertools.islice(ds, 2)), [])
+                      ) == list(range(COUNT))
+    assert "has not heard" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("prefetch", [1, 20])

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import traceback
 
+import psutil
 import pytest
 from data_sets import tfrecord
+from events import wait_until
 
 import horovod_opt.io as hio
 
@@ -107,6 +109,30 @@ def test_a_killed_worker_is_an_error_and_nothing_is_lost(path, tmp_path):
         for batch in hio.torch.loader(data, 8, decode=number, workers=1, epochs=1):
             numbers += batch.tolist()
     assert sorted(numbers) == list(range(SAMPLES))
+
+
+LATE_WORKER = """
+import os, signal, sys
+import psutil, torch.utils.data._utils.worker as worker
+import horovod_opt.io as hio
+
+# As where the rank has died before the worker asks who its parent is.
+worker.ManagerWatchdog.is_alive = lambda self: True
+with hio.open(sys.argv[1]) as data:
+    loop = iter(hio.torch.loader(data, 8, workers=2, context=sys.argv[2]))
+    next(loop)
+    print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("context", ["fork", "forkserver", "spawn"])
+def test_a_worker_ends_with_its_rank_even_if_pytorch_does_not_see_that(path, context):
+    run = subprocess.run([sys.executable, "-c", LATE_WORKER, path, context],
+                         stdout=subprocess.PIPE, text=True, timeout=100, check=False)
+    workers = [int(pid) for pid in run.stdout.split()]
+    assert len(workers) >= 2
+    wait_until(lambda: not any(map(psutil.pid_exists, workers)))
 
 
 SCRIPT = """
