@@ -23,7 +23,7 @@ from horovod_opt.io.data import (
     WINDOW,
     Data,
 )
-from horovod_opt.io.errors import InputError, require_one_of, tell
+from horovod_opt.io.errors import InputError, require_flags, require_one_of, tell
 from horovod_opt.io.formats import FOLDER, Pattern
 from horovod_opt.io.index import Index, Selection
 from horovod_opt.io.index.selection import Choose
@@ -121,6 +121,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
         raise InputError("a process that the script has started opens the data, as it runs the "
                          "script again (multiprocessing's spawn or forkserver); remedy: what "
                          "trains below `if __name__ == '__main__':`")
+    require_flags(shuffle=shuffle, checksums=checksums, alone=alone, elastic=elastic)
     if ranks is not None and (alone or elastic):
         raise InputError(f"{'alone' if alone else 'elastic'}=True with ranks: nobody would meet; "
                          "remedy: leave one of them out")
@@ -138,7 +139,8 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
         raise InputError("shuffle=False with weights, where samples come in the data's own order, "
                          "once; remedy: leave one of them out")
     require_one_of("order", order, ORDERS)
-    seed, window, shards, chunk_samples = map(_as_plain, (seed, window, shards, chunk_samples))
+    seed, window, shards, chunk_samples, threads = map(
+        _as_plain, (seed, window, shards, chunk_samples, threads))
     is_ordered = order == ORDERED
     if is_ordered and not (shuffle and window is None and shards is None):
         raise InputError(f"order='ordered' with shuffle={shuffle}, window={window}, "
@@ -154,7 +156,7 @@ def open(pattern: Union[Pattern, Mapping[str, float]], *, seed: int = 0, shuffle
         require_one_of("deal", deal, DEALS)
         if not isinstance(bad_limit, (int, float)) or not 0 <= bad_limit <= 1:
             raise InputError(f"bad_limit={tell(bad_limit)}; remedy: a part of the samples, 0 to 1")
-        if not isinstance(threads, int) or not 1 <= threads <= 256:
+        if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= 256:
             raise InputError(f"threads={tell(threads)}; remedy: a whole number from 1 to 256")
         return (None if memory is None else memory_limit.parse(memory), formats.absolute(files),
                 Selection.check(parts, lacking, choose, weights, shares),

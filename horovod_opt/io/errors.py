@@ -58,6 +58,14 @@ def require_one_of(name: str, value: Any, choices: Sequence[str]) -> None:
         raise InputError(f"{name}={tell(value)}; remedy: one of {', '.join(choices)}")
 
 
+def require_flags(**flags: Any) -> None:
+    """Raises InputError for what is neither True nor False: most texts are as good as True."""
+    for name, value in flags.items():
+        if not any(value is flag for flag in (True, False)) and not (
+                type(value).__name__ in ("int", "bool_", "bool") and value in (0, 1)):
+            raise InputError(f"{name}={tell(value)}; remedy: True or False")
+
+
 def tell(value: Any) -> str:
     """An argument in one short line, whatever a user has given: arrays by type and shape, what is
     long by its begin."""

@@ -144,6 +144,8 @@ class StepSource:
 
     def _check(self) -> Batches:
         whole = self._batches(0)
+        if self._epochs is not None:
+            at_least_1("epochs", self._epochs)
         if self.epoch_batches is not None:
             at_least_1("epoch_batches", self.epoch_batches)
             if self.epoch_batches > MOST_EPOCHS * whole.steps:

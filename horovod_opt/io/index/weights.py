@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ def check_shares(shares: Mapping[Any, Any]) -> dict[str, float]:
     """What each pattern is to have of an epoch. Raises InputError."""
     for pattern, share in shares.items():
         if not isinstance(pattern, (str, os.PathLike)) or isinstance(share, bool) or not isinstance(
-                share, (int, float)) or not 0 < share < float("inf"):
+                share, Real) or not 0 < share < float("inf"):
             raise InputError(f"{tell(pattern)}: {tell(share)} in the data sets to be mixed; "
                              "remedy: a path or glob, and a share above 0, such as {'a/*.tar': 7, "
                              "'b/*.tar': 3}")

@@ -7,7 +7,7 @@ from typing import Optional
 import tensorflow as tf
 
 from horovod_opt.io.data import Data
-from horovod_opt.io.errors import InputError
+from horovod_opt.io.errors import InputError, require_flags
 from horovod_opt.io.step_source import StepSource
 from horovod_opt.io.tensorflow.elements import Decode, Elements
 from horovod_opt.io.tensorflow.generator import dataset_from_generator
@@ -60,6 +60,7 @@ def dataset(data: Data, batch_size: Optional[int] = None, *,
     Raises:
         InputError: an argument cannot be used, or differs between ranks.
     """
+    require_flags(with_info=with_info, with_samples=with_samples)
     if decode is not None and data.bad == "skip-all":
         raise InputError(
             'bad="skip-all" leaves out what decode= cannot decode, which decode= of TensorFlow, in '

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from numbers import Integral
 from typing import Any, Optional
 
 import torch
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from horovod_opt.io.data import Data
 from horovod_opt.io.decoder import Decode, DecodeBatch, GoodSamples, read_step, read_steps
-from horovod_opt.io.errors import DataError, InputError, tell
+from horovod_opt.io.errors import DataError, InputError, require_flags, tell
 from horovod_opt.io.node_reader.steps import Pass
 from horovod_opt.io.prefetcher import prefetch
 from horovod_opt.io.progress import say
@@ -84,10 +85,16 @@ class Loader:
                  with_info: bool = False, pin_memory: bool = False):
         for name, value, least in (("workers", workers, 0), ("threads", threads, 1),
                                    ("prefetch", AHEAD if prefetch is None else prefetch,
-                                    1 if workers else 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                                    0)):
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
                 raise InputError(f"{name}={tell(value)}; remedy: a whole number of at least "
                                  f"{least}")
+        require_flags(with_info=with_info, pin_memory=pin_memory)
+        workers, threads = int(workers), int(threads)
+        prefetch = None if prefetch is None else int(prefetch)
+        if workers and prefetch == 0:
+            raise InputError(f"prefetch=0 with workers={workers}; remedy: a whole number of at "
+                             "least 1")
         if workers and threads > 1:
             raise InputError(f"workers={workers} and threads={threads}; remedy: one of them")
         if decode_batch is not None and (decode or collate or threads > 1):

@@ -141,6 +141,65 @@ def test_data_sets_are_mixed_by_their_shares(tmp_path, kind, ranks):
         ("a", 40, 1), ("b", 8, 10), ("c", 10, 4)) for i in range(count)}
 
 
+@pytest.fixture
+def mixture(tmp_path) -> dict[str, float]:
+    """44 samples of web, of which an epoch has each once, and 8 of books, 19 times in all."""
+    for name, samples in (("web", 22), ("books", 4)):
+        for file in range(2):
+            tar(tmp_path / f"{name}{file}.tar",
+                [(f"{name}-{file}-{i:03d}.txt", b"x") for i in range(samples)])
+    return {str(tmp_path / "web*.tar"): 7, str(tmp_path / "books*.tar"): 3}
+
+
+@pytest.mark.parametrize("epoch_batches", [None, 5, 7])
+@pytest.mark.parametrize("jobs", [
+    [(1, 3), (2, 0)], [(2, 7), (3, 2), (1, 9), (2, 0)], [(3, 1), (1, 30), (4, 2), (2, 0)]])
+def test_a_mixture_goes_on_from_a_state_with_other_ranks(mixture, jobs, epoch_batches):
+    """Each job, of so many ranks, ends after so many steps, within an epoch or a loop of batches;
+    the last one at the end of the second epoch."""
+    state, seen = None, []
+    for ranks, steps in jobs:
+        def run(open_data, rank, state=state, steps=steps):
+            own, taken = [], 0
+            with open_data(mixture, seed=5) as data:
+                if state is not None:
+                    data.load_state_dict(json.loads(state))
+                loader = hio.torch.loader(data, 3, with_info=True, epoch_batches=epoch_batches,
+                                          decode=lambda sample: (sample.number, sample.key),
+                                          collate=list)
+                while data.epoch < 2:
+                    for samples, info in loader:
+                        own += [(info.epoch, *sample) for sample in samples if info.epoch < 2]
+                        taken += 1
+                        if taken == steps or data.epoch == 2:
+                            return own, json.dumps(data.state_dict())
+            return own, ""
+
+        results = succeeded(in_job(ranks, run))
+        seen += [sample for own, _ in results for sample in own]
+        state = results[0][1]
+    assert max(Counter(seen).values()) == 1
+    for epoch in range(2):
+        of_set = Counter(key.split("-")[0] for at, _, key in seen if at == epoch)
+        assert of_set == {"web": 44, "books": 19}
+
+
+def test_a_state_of_other_shares_is_refused(mixture):
+    with hio.open(mixture, seed=5) as data:
+        next(iter(hio.torch.loader(data, 4)))
+        state = data.state_dict()
+    web, books = mixture
+    for alike in ({web: 14, books: 6}, {books: 3, web: 7.0}, {web: np.float32(7), books: 3}):
+        with hio.open(alike, seed=5) as data:
+            data.load_state_dict(state)
+            assert data.position == 4
+    for other in ({web: 7, books: 4}, {web: 3, books: 7}, {web: 7}, [web, books]):
+        with hio.open(other, seed=5) as data:
+            with pytest.raises(hio.InputError, match="the state is of another order"):
+                data.load_state_dict(state)
+            assert data.position == 0
+
+
 def test_chosen_samples_are_weighed(path):
     with hio.open(path, choose=lambda table: [1, 5, 6], weights=lambda table: table.size[:, 0]
                   ) as data:
