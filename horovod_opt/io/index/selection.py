@@ -226,7 +226,8 @@ class Selection(NamedTuple):
             raise DataError(
                 f"{index.root}: choose= and parts= leave none of {index.samples} samples, as "
                 f"{', '.join(repr(index.key(i)) for i in range(min(index.samples, KEYS_SHOWN)))}; "
-                "remedy: a choice that has some")
+                "remedy: a choice that has some; a pattern is compared with a whole key, so an "
+                "extension is '*.jpg'")
         if len(rows) == index.samples and columns == list(range(len(index.parts))) and (
                 not missing.any()):
             return index

@@ -48,22 +48,29 @@ class BatchBuilder:
 
         def finish() -> Batch:
             good, info = drop_undecoded(self._data, step, list(items))
-            return Batch(_unless_empty(self._collate, good), info)
+            return Batch(self._make(self._collate, good, step, "collating", "collate="), info)
 
         return finish
 
     def __call__(self, step: GoodSamples) -> Batch:
-        """Raises DataError for what `decode` and `decode_batch` raise."""
+        """Raises DataError for what `decode`, `collate` and `decode_batch` raise."""
         if self._decode_batch is None:
             return self.start(step, None)()
+        return Batch(self._make(self._decode_batch, step.samples, step, "decoding",
+                                "decode_batch="), step.info)
+
+    @staticmethod
+    def _make(function: Callable[[Any], Any], samples: Any, step: GoodSamples, doing: str,
+              argument: str) -> Any:
         try:
-            batch = _unless_empty(self._decode_batch, step.samples)
+            return _unless_empty(function, samples)
         except Exception as error:
+            numbers = step.samples.numbers
             raise DataError(
-                f"decoding step {step.info.step} of epoch {step.info.epoch}, samples "
-                f"{step.samples.numbers[:8].tolist()} and so on: {type(error).__name__}: {error}; "
-                "remedy: correct decode_batch=, or the samples") from error
-        return Batch(batch, step.info)
+                f"{doing} step {step.info.step} of epoch {step.info.epoch}, samples "
+                f"{numbers[:8].tolist()}{' and so on' * (len(numbers) > 8)}: "
+                f"{type(error).__name__}: {error}; remedy: correct {argument}, or the samples"
+            ) from error
 
 
 def _unless_empty(function: Callable[[Any], Any], samples: Any) -> Any:

@@ -36,7 +36,7 @@ def test_the_rank_that_is_missing_is_named(tmp_path, need, launcher, controller,
     last = ranks - 1
     for place, what in CALLS.items():
         texts = [line["text"] for line in said if line["place"] == place]
-        assert any(text.startswith(f"rank 0 of {ranks} has waited for 1 s for rank {last}, as it "
+        assert any(text.startswith(f"rank 0 of {ranks} has waited for 2 s for rank {last}, as it "
                                    f"{what}") for text in texts), texts
     behind = [line["text"] for line in said if line["place"] == "behind"]
     assert any(f"rank {last} is " in text and "steps behind" in text for text in behind), behind

@@ -25,7 +25,7 @@ import horovod_opt.io as hio  # noqa: E402  -- after the framework
 from horovod_opt.io.job import attendance, patience  # noqa: E402
 from horovod_opt.io.node_reader import node_cache, reader_process  # noqa: E402
 
-patience.SECONDS = 1.0
+patience.SECONDS = 2.0
 node_cache.PATIENCE_MS = 100
 reader_process.LEAVE_CACHED = False  # so that memory is what ranks wait for
 LAST = size - 1
@@ -41,13 +41,15 @@ attendance.say = patience.say = hear
 
 
 def come(here: str) -> None:
-    """The last rank waits until another one has said so; they all know what it is about."""
+    """The last rank waits until another one has said so; the others come together."""
     global place
     place = here
-    end = time.monotonic() + 60
-    while RANK == LAST and not Path(FOLDER, f"said-{here}").exists():
-        assert time.monotonic() < end, f"nobody has said that it waits: {here}"
-        time.sleep(0.05)
+    Path(FOLDER, f"at-{here}-{RANK}").touch()
+    awaited = [f"said-{here}"] if RANK == LAST else [f"at-{here}-{rank}" for rank in range(LAST)]
+    end = time.monotonic() + 180
+    while not all(Path(FOLDER, name).exists() for name in awaited):
+        assert time.monotonic() < end, f"rank {RANK} waits for {awaited}"
+        time.sleep(0.02)
 
 
 come("open")

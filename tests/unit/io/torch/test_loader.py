@@ -618,6 +618,16 @@ def test_decode_batch_gets_no_damaged_sample(tfrecords, options):
         assert infos[hole // 32].size == 31
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_of_collate_names_the_samples(tfrecords, workers):
+    """PyTorch's own, here, which cannot stack samples of other sizes."""
+    with hio.open(tfrecords, shuffle=False) as data, pytest.raises(hio.DataError, match=(
+            r"collating step 0 of epoch 0, samples \[0, 1, 2\]: RuntimeError: .*equal size.*; "
+            "remedy: correct collate=, or the samples")):
+        list(hio.torch.loader(data, 3, epochs=1, workers=workers,
+                              decode=lambda sample: torch.zeros(sample.number)))
+
+
 def test_an_error_of_decode_batch_names_the_step(tfrecords):
     def fails(samples: hio.SampleBatch) -> None:
         raise KeyError("shape")
