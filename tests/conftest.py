@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import signal
 import sys
@@ -23,6 +24,11 @@ with suppress(ImportError):  # not where only jobs are tried
 # A shell that starts the tests in the background has them, and all they start, ignore it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Garbage collections of tests need not look at all that modules and tests are."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

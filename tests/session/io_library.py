@@ -44,11 +44,15 @@ def one_at_a_time() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def kernel(compiled) -> None:
     """The kernel for this TensorFlow, beside the library."""
+    import tensorflow as tf
+
     from horovod_opt.io.tensorflow.kernel import operations
 
+    # As find_tensorflow() would say, in a process that imports it again.
+    here = building.Framework(tf.__version__, tuple(tf.sysconfig.get_compile_flags()),
+                              tuple(tf.sysconfig.get_link_flags()))
     with one_at_a_time() as package:
-        building.compile_kernel(building.find_tensorflow(os.environ), "c++", os.environ,
-                                ROOT / "build", package)
+        building.compile_kernel(here, "c++", os.environ, ROOT / "build", package)
     operations.cache_clear()  # other tests may have looked for it before
 
 

@@ -22,8 +22,8 @@ def test_folders_and_files_exist():
     ("lab/bench/test_series.py", "test_a", True),
     ("unit/harness/test_choice.py", "test_a", True),
     ("unit/graph/test_graph_order.py", "test_a[mpi]", False),
-    ("jobs/topo/test_topo_differs.py", "test_a[mpi-one-shape]", True),
-    ("jobs/topo/test_topo_differs.py", "test_a[gloo-one-shape]", False),
+    ("jobs/topo/test_topo_differs.py", "test_a[gloo-one-shape]", True),
+    ("jobs/topo/test_topo_differs.py", "test_a[mpi-one-shape]", False),
     ("jobs/launcher/test_launcher.py", "test_a[mpi]", False),
 ])
 def test_what_is_left(file, name, left):
