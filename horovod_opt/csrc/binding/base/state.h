@@ -27,7 +27,8 @@ class Topo;
 // Who may touch what:
 // - while no background thread runs, the thread that calls hvd.init();
 // - while one runs, that thread, and nobody writes what stands before `running`, except for
-//   `counters`, `global_sleep`, `backoff` and `polling`, its own (for `counters` see there);
+//   `counters`, `global_sleep`, `backoff`, `polling` and `keeps_tensors_apart`, its own (for
+//   `counters` see there);
 // - at any time any thread may read `counters`, `path_counters`, `topo`, `running` and, under
 //   `mutex`, `settings` and what stands after the mutex. All writes to these are under it, too.
 // A thread that reads `running` under the mutex as true may look at /proc for `tid`: the thread
@@ -47,6 +48,7 @@ struct State {
   // Modes nbcs and topo, once all ranks are known to have it: a nonblocking collective does not
   // match a blocking one, so the agreement itself blocks on every rank.
   bool polling = false;
+  bool keeps_tensors_apart = false;
   std::vector<int> launcher_cpus;
   std::vector<int> planned_cpus;  // of the threads hvd-planned; empty: where they are started
 

@@ -93,7 +93,9 @@ void Start(HorovodGlobalState& horovod, PerformOperation perform) {
     state.size = controller.GetSize();
     state.controller = gloo ? HOROVOD_OPT_CONTROLLER_GLOO : HOROVOD_OPT_CONTROLLER_MPI;
   }
-  AgreeOrThrow(state, controller, state.settings_text, state.settings_error);
+  const std::string by_group =
+      "HOROVOD_DISABLE_GROUP_FUSION=" + std::to_string(horovod.disable_group_fusion) + "\n";
+  AgreeOrThrow(state, controller, state.settings_text + by_group, state.settings_error);
   if (state.Has(HOROVOD_OPT_MODE_AUTO)) ChooseMode(state, controller);
   if (state.Has(HOROVOD_OPT_MODE_SCP)) {
     AgreeOrThrow(state, controller, "", ApplyPartition(state, controller));
@@ -101,6 +103,8 @@ void Start(HorovodGlobalState& horovod, PerformOperation perform) {
   // A tensor of its own in each operation: what is fused with it would change the order of its sum.
   if (state.settings.deterministic)
     horovod.parameter_manager.SetTensorFusionThresholdBytes(0, true);
+  state.keeps_tensors_apart = horovod.disable_group_fusion && state.Has(HOROVOD_OPT_MODE_TOPO);
+  if (state.keeps_tensors_apart) horovod.disable_group_fusion = false;
   state.polling = state.Has(HOROVOD_OPT_MODE_NBCS | HOROVOD_OPT_MODE_TOPO);
   if (state.Has(HOROVOD_OPT_MODE_TOPO)) StartTopo(state, horovod, perform);
   if (state.Has(HOROVOD_OPT_MODE_NBCS) && gloo && controller.GetRank() == 0) {
@@ -109,6 +113,8 @@ void Start(HorovodGlobalState& horovod, PerformOperation perform) {
               << std::endl;
   }
 }
+
+bool KeepsTensorsApart() { return GlobalState().keeps_tensors_apart; }
 
 void Pace(HorovodGlobalState& horovod, std::chrono::nanoseconds local) {
   State& state = GlobalState();

@@ -60,6 +60,14 @@ void Close();
 // that the ranks share returns the error of a Horovod that has been shut down.
 void WatchProcess(horovod::common::HorovodGlobalState& horovod);
 
+// Whether upstream's operations are of one tensor each, whatever is ready: HOROVOD_DISABLE_GROUP_FUSION
+// in mode topo. Of the background thread.
+//
+// Elsewhere upstream fuses the tensors of a group then, and each rank looks for groups among those
+// that it has registered itself. In mode topo ranks may have registered others for the same tensors:
+// where a plan ends, one rank has handed a whole group to upstream, another some of it singly.
+bool KeepsTensorsApart();
+
 // Upstream is about to perform `response`. If its tensors are planned, which upstream's queue does
 // not know, puts them into `entries` and returns true.
 bool TakePlannedEntries(const horovod::common::Response& response,
