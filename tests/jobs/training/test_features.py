@@ -134,6 +134,13 @@ def test_autotune_while_a_rank_has_joined(features):
     assert of_each_rank(features, "joined") == [SUMS[:2], [1.0, 2.0]]
 
 
+def test_groups_are_fused_alike_where_a_rank_has_joined(features):
+    """With HOROVOD_DISABLE_GROUP_FUSION."""
+    sizes = 179, 38, 77, 5
+    both, rank_1 = [2.0 * size + 1 for size in sizes], [1.0 + size for size in sizes]
+    assert of_each_rank(features, "grouped") == [[both, both, both], [both, rank_1, both]]
+
+
 def test_stall_is_reported(features):
     assert of_each_rank(features, "late") == [SUMS[:2]] * 2
     reported = " ".join(re.findall(r"\b1!?: \[(.*?)\]", features.output))

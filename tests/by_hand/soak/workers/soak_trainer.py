@@ -85,10 +85,10 @@ class Trainer:
         else:
             self._optimizer.load_state_dict(self._optimizer.state_dict())
         for weight in self._weights:
-            if self._about.gradients:
-                weight.grad.zero_()
-            else:
+            if not self._about.gradients:
                 weight.grad = None
+            elif weight.grad is not None:  # it has had none yet if it is not among those placed
+                weight.grad.zero_()
         return None
 
     def _go_back(self, step: int, leave_at: int | None = None) -> None:

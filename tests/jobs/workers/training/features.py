@@ -48,6 +48,23 @@ def joined_sums() -> list[float]:
     return steps[-1]
 
 
+def grouped_sums() -> list[list[float]]:
+    """The first number of each tensor of two groups and of one by itself, which are under way at
+    once: with all ranks, with rank 1 alone, and with all again."""
+    def step() -> list[float]:
+        first, second, third, alone = (torch.full((size,), float(RANK + size), dtype=torch.float64)
+                                       for size in (179, 38, 77, 5))
+        handles = [hvd.grouped_allreduce_async([first, second], name="grouped.0", op=hvd.Sum),
+                   hvd.grouped_allreduce_async([third], name="grouped.1", op=hvd.Sum),
+                   hvd.allreduce_async(alone, name="grouped.2", op=hvd.Sum)]
+        results = [hvd.synchronize(handle) for handle in handles]
+        return [tensor[0].item() for tensor in (*results[0], *results[1], results[2])]
+
+    steps = [step() for _ in range(10 + 10 * RANK)]
+    hvd.join()
+    return [steps[9], steps[-1], [step() for _ in range(10)][-1]]
+
+
 def deadlock() -> str:
     sums("met")
     try:
@@ -69,5 +86,7 @@ with running(hvd, mode, **TUNING):
     # No call recurs: topo would plan it, and autotuning sees negotiated tensors only.
     tuned = [sums("tuned.0", "tuned.1", "tuned.2", size=1 + step) for step in range(TUNED_STEPS)]
     joined = joined_sums()
+with running(hvd, mode, HOROVOD_DISABLE_GROUP_FUSION="1"):
+    grouped = grouped_sums()
 report(names=NAMES, strange=strange, traced=traced, tuned=tuned, joined=joined, late=late,
-       ended=ended)
+       ended=ended, grouped=grouped)
