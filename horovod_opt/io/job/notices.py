@@ -11,7 +11,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Any, Protocol
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import ProxyHandler, Request, build_opener
 
 from horovod_opt.io.job.launcher import job_of_launcher, nodes_of_launcher
 
@@ -89,6 +89,7 @@ class LauncherNotices:
 
     def __init__(self, url: str):
         self._url = url
+        self._opener = build_opener(ProxyHandler({}))  # it is a rank's neighbour
 
     def put(self, key: str) -> None:
         self._ask("PUT", key, b"1")
@@ -108,7 +109,7 @@ class LauncherNotices:
         from horovod_opt.launcher import job_secret
 
         request = Request(f"{self._url}/{key}", value, job_secret.headers(), method=method)
-        with urlopen(request, timeout=ANSWER_SECONDS) as answer:
+        with self._opener.open(request, timeout=ANSWER_SECONDS) as answer:
             return answer.read()
 
 

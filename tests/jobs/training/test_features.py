@@ -141,6 +141,15 @@ def test_groups_are_fused_alike_where_a_rank_has_joined(features):
     assert of_each_rank(features, "grouped") == [[both, both, both], [both, rank_1, both]]
 
 
+def test_what_a_rank_that_has_joined_cannot_be_part_of_is_refused(features):
+    """Also calls that are cached or planned; afterwards they are as before."""
+    of_rank_0, of_rank_1 = of_each_rank(features, "refused")
+    assert of_rank_0 == ["allgather of 6", "alltoall of 4"] == of_rank_1[2:]
+    for what, text in zip(("allgather", "alltoall"), of_rank_1):
+        assert re.match(f"{what} is not supported with Join|Horovod: a rank has joined, so the "
+                        f"{what} '{what}.refused", text, re.IGNORECASE)
+
+
 def test_stall_is_reported(features):
     assert of_each_rank(features, "late") == [SUMS[:2]] * 2
     reported = " ".join(re.findall(r"\b1!?: \[(.*?)\]", features.output))

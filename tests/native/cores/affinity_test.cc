@@ -10,6 +10,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -44,7 +45,14 @@ class Affinity : public testing::Test {
   }
 
   void TearDown() override {
-    for (pid_t tid : AllTids()) Pin(tid, allowed_);
+    for (pid_t tid : AllTids()) {
+      try {
+        Pin(tid, allowed_);
+      } catch (const std::system_error& error) {
+        // One that was joined may still be listed.
+        if (error.code().value() != ESRCH) throw;
+      }
+    }
   }
 
   void ExpectPinned(pid_t background) const {

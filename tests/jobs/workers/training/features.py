@@ -65,6 +65,26 @@ def grouped_sums() -> list[list[float]]:
     return [steps[9], steps[-1], [step() for _ in range(10)][-1]]
 
 
+def refused_calls() -> list[str]:
+    """Calls that all ranks have made before: what rank 1 gets for each when rank 0 has joined; and
+    then, from all ranks again."""
+    calls = {"allgather": lambda: hvd.allgather(torch.ones(3), name="refused.0"),
+             "alltoall": lambda: hvd.alltoall(torch.ones(4), name="refused.1")}
+
+    def outcome(what: str) -> str:
+        try:
+            return f"{what} of {calls[what]().numel()}"
+        except hvd.HorovodInternalError as error:
+            return str(error)
+
+    for what in calls:
+        for _ in range(10):
+            outcome(what)
+    outcomes = [outcome(what) for what in calls if RANK == 1]
+    hvd.join()
+    return outcomes + [outcome(what) for what in calls]
+
+
 def deadlock() -> str:
     sums("met")
     try:
@@ -88,5 +108,7 @@ with running(hvd, mode, **TUNING):
     joined = joined_sums()
 with running(hvd, mode, HOROVOD_DISABLE_GROUP_FUSION="1"):
     grouped = grouped_sums()
+with running(hvd, mode):
+    refused = refused_calls()
 report(names=NAMES, strange=strange, traced=traced, tuned=tuned, joined=joined, late=late,
-       ended=ended, grouped=grouped)
+       ended=ended, grouped=grouped, refused=refused)

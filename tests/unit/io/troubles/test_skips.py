@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from data_sets import tfrecord
 from thread_ranks import in_job, succeeded
 from torch.utils.data import DataLoader
@@ -13,6 +14,13 @@ from torch.utils.data import DataLoader
 import horovod_opt.io as hio
 
 COUNT = 60
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_for_workers(monkeypatch):
+    """After an error PyTorch gives each worker of a DataLoader 5 s to end by itself, and none
+    does."""
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.5)
 
 
 @pytest.fixture
