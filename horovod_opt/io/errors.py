@@ -61,8 +61,7 @@ def require_one_of(name: str, value: Any, choices: Sequence[str]) -> None:
 def require_flags(**flags: Any) -> None:
     """Raises InputError for what is neither True nor False: most texts are as good as True."""
     for name, value in flags.items():
-        if not any(value is flag for flag in (True, False)) and not (
-                type(value).__name__ in ("int", "bool_", "bool") and value in (0, 1)):
+        if type(value).__name__ not in ("int", "bool_", "bool") or value not in (0, 1):
             raise InputError(f"{name}={tell(value)}; remedy: True or False")
 
 

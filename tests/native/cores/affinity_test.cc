@@ -10,7 +10,6 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -45,14 +44,8 @@ class Affinity : public testing::Test {
   }
 
   void TearDown() override {
-    for (pid_t tid : AllTids()) {
-      try {
-        Pin(tid, allowed_);
-      } catch (const std::system_error& error) {
-        // One that was joined may still be listed.
-        if (error.code().value() != ESRCH) throw;
-      }
-    }
+    // One that was joined may still be listed.
+    for (pid_t tid : AllTids()) PinIfAlive(tid, allowed_);
   }
 
   void ExpectPinned(pid_t background) const {

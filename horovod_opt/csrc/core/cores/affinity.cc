@@ -68,17 +68,6 @@ int FirstNumber(const std::string& path, int otherwise) {
   return file >> number ? number : otherwise;
 }
 
-// False if the thread has ended.
-bool PinIfAlive(pid_t tid, const std::vector<int>& cpus) {
-  try {
-    Pin(tid, cpus);
-    return true;
-  } catch (const std::system_error& error) {
-    if (error.code().value() == ESRCH) return false;
-    throw;
-  }
-}
-
 // True if the thread runs on `cpus` without our help, or has ended.
 bool IsPinned(pid_t tid, const std::vector<int>& cpus) {
   try {
@@ -153,6 +142,16 @@ void Pin(pid_t tid, const std::vector<int>& cpus) {
   for (int cpu : cpus) CPU_SET_S(cpu, bytes, set.get());
   if (sched_setaffinity(tid, bytes, set.get()) != 0) {
     Fail(errno, "cannot pin thread " + std::to_string(tid) + " to " + Ranges("CPU", cpus));
+  }
+}
+
+bool PinIfAlive(pid_t tid, const std::vector<int>& cpus) {
+  try {
+    Pin(tid, cpus);
+    return true;
+  } catch (const std::system_error& error) {
+    if (error.code().value() == ESRCH) return false;
+    throw;
   }
 }
 

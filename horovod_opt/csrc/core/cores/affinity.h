@@ -25,6 +25,9 @@ std::map<int, int> ReadCores(const std::string& root = "/sys/devices/system/cpu"
 // Lets thread `tid` run on `cpus` only.
 void Pin(pid_t tid, const std::vector<int>& cpus);
 
+// The same; false if the thread has ended.
+bool PinIfAlive(pid_t tid, const std::vector<int>& cpus);
+
 // Pins the background thread to cpus.background and every other thread of the process to
 // cpus.rest. When it returns, every thread has its mask, those created meanwhile included; from
 // then on new threads inherit `rest`, except those that the background thread creates, which
