@@ -27,17 +27,12 @@ def batches(data: hio.Data, size: int, decode: Callable) -> Iterator[tuple]:
     """Of the rest of an epoch: numbers, features, classes, and where they are."""
     dataset = hio.tensorflow.dataset(data, global_batch_size=size, with_info=True).prefetch(2)
     for records, info in dataset:
-        samples = [_decoded(record) for record in records.numpy()]
+        samples = [decode(record) for record in records.numpy()]
         numbers = [number for number, _, _ in samples]
         features = np.stack([values for _, values, _ in samples]) if samples else (
             np.zeros([0, 8], np.float32))
         classes = np.array([label for _, _, label in samples], np.int64)
         yield numbers, tf.constant(features), tf.constant(classes), info_of(info)
-
-
-def _decoded(record: bytes) -> tuple[int, np.ndarray, int]:
-    return (int.from_bytes(record[:4], "little"), np.frombuffer(record[4:-1], np.float32),
-            record[-1])
 
 
 def _losses(features: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:

@@ -25,7 +25,8 @@ def state(**rest: object) -> hvd.elastic.TorchState:
 
 def batches(data: hio.Data, size: int, decode: Callable) -> Iterator[tuple]:
     """Of the rest of an epoch: numbers, features, classes, and where they are."""
-    loader = hio.torch.loader(data, global_batch_size=size, decode=decode, with_info=True)
+    loader = hio.torch.loader(data, global_batch_size=size, with_info=True,
+                              decode=lambda sample: decode(bytes(sample.data)))
     for (numbers, features, classes), info in loader:
         yield numbers.numpy(), features, classes, info
 

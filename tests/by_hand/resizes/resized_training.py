@@ -23,7 +23,6 @@ import horovod_opt.io as hio
 FRAMEWORK, DATA = sys.argv[2:4]
 BATCH, EPOCHS, SECONDS = int(sys.argv[4]), int(sys.argv[5]), float(sys.argv[6])
 COMMIT_EVERY, SAVE_EVERY = 3, 9
-FEATURES = 8
 
 os.chdir(FOLDER)
 (FOLDER / "workers").mkdir(exist_ok=True)
@@ -40,9 +39,8 @@ def write(name: str, content: object) -> None:
     part.rename(FOLDER / name)
 
 
-def decoded(sample: hio.Sample) -> tuple[int, np.ndarray, int]:
+def decoded(record: bytes) -> tuple[int, np.ndarray, int]:
     """Number, features, class."""
-    record = bytes(sample.data)
     return (int.from_bytes(record[:4], "little"), np.frombuffer(record[4:-1], np.float32),
             record[-1])
 

@@ -242,10 +242,8 @@ class Training:
             worker.kill()
             if host in self._hosts:
                 self._hosts.remove(host)
-            if self._plan.random() < 0.7:
-                self._resize(len(self._hosts) + 1)
-            else:
-                self._resize(max(1, len(self._hosts)))
+            is_replaced = self._plan.random() < 0.7
+            self._resize(max(1, len(self._hosts) + is_replaced))
             return False
         self._end()
         self._ranks = self._plan.randint(1, self._options.most)
